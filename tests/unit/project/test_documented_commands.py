@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import shutil
@@ -103,3 +104,126 @@ def test_a_manifest_of_the_documents_has_no_problem(text: str, folder: Path) -> 
     answer = CliRunner().invoke(command_line, ["validate", str(folder / "write.yaml")], catch_exceptions=False)
 
     assert answer.exit_code == 0, answer.output
+
+
+_BLOCKS: Final = "tests/end_to_end/test_documented_blocks.py"
+_PAGE: Final = "tests/end_to_end/test_your_own_files.py"
+#: Who runs each block of commands, by its document and its first command.
+RUN_BY: Final = {
+    ("benchmarks/README.md", "make bench"): _BLOCKS,
+    ("docs/guides/images.md", "make run-images"): _BLOCKS,
+    ("docs/guides/services.md", ".venv/bin/python examples/prepare_data.py"): _BLOCKS,
+    ("docs/guides/services.md", ".venv/bin/checkpointed-write preview examples/answers-iceberg.yaml --rows 2"): _BLOCKS,
+    ("docs/guides/settings.md", "checkpointed-write allow checkpointed-write.settings.yaml"): _BLOCKS,
+    ("docs/guides/upsert.md", ".venv/bin/python examples/prepare_data.py"): _BLOCKS,
+    ("docs/guides/upsert.md", ".venv/bin/checkpointed-write run examples/airports-upsert.yaml"): _BLOCKS,
+    ("docs/guides/your-own-files.md", "python make_input.py"): _PAGE,
+    ("docs/guides/your-own-files.md", "checkpointed-write validate write.yaml"): _PAGE,
+    ("docs/guides/your-own-files.md", "checkpointed-write plan write.yaml"): _PAGE,
+    ("docs/guides/your-own-files.md", "checkpointed-write inspect checkpoints"): _PAGE,
+    ("docs/guides/your-own-files.md", "python add_input.py"): _PAGE,
+    ("docs/guides/your-own-files.md", "python search.py"): _PAGE,
+    ("docs/operations/clean-up.md", "checkpointed-write clean s3://bucket/checkpoints --older-than 7d --dry-run"): _BLOCKS,
+    ("docs/operations/install.md", "make setup"): _BLOCKS,
+    ("docs/operations/troubleshooting.md", ".venv/bin/checkpointed-write status examples/flights-iceberg.yaml"): _BLOCKS,
+    ("docs/operations/uninstall.md", ".venv/bin/checkpointed-write forget examples/flights-iceberg.yaml"): _BLOCKS,
+    ("docs/operations/upgrade.md", "make setup"): _BLOCKS,
+    ("docs/quick-start.md", "make run"): _BLOCKS,
+    ("docs/quick-start.md", ".venv/bin/checkpointed-write run examples/flights-lance.yaml"): _BLOCKS,
+    ("docs/quick-start.md", ".venv/bin/checkpointed-write forget examples/flights-lance.yaml"): _BLOCKS,
+    ("docs/quick-start.md", ".venv/bin/checkpointed-write status examples/flights-iceberg.yaml"): _BLOCKS,
+}
+#: Blocks that no test runs as they stand, and why. Their words are checked above, and in test_documentation.py.
+_IN_A_CLUSTER: Final = "takes a cluster, and no test runs it in these words"
+NOT_RUN: Final = {
+    ("README.md", 'pip install ".[local]"'): "installs, and runs all tests",
+    ("docs/quick-start.md", "kill -9 $(pgrep -f checkpoint_spark.driver.main)"): "would kill the drivers of others, too",
+    **dict.fromkeys(
+        [
+            (
+                "charts/checkpointed-write-operator/README.md",
+                "helm install checkpointed-writes charts/checkpointed-write-operator \\",
+            ),
+            (
+                "charts/checkpointed-write-operator/README.md",
+                "kubectl apply --server-side --force-conflicts -f charts/checkpointed-write-operator/crds/",
+            ),
+            (
+                "charts/checkpointed-write-operator/README.md",
+                'kubectl patch configmap argocd-cm --namespace argocd --type merge --patch "$(jq -n --rawfile lua \\',
+            ),
+            (
+                "charts/checkpointed-write-operator/README.md",
+                "kubectl create serviceaccount checkpointed-write-driver --namespace team-a",
+            ),
+            ("charts/checkpointed-write-operator/README.md", "kubectl apply -f - <<EOF"),
+            ("charts/checkpointed-write-operator/README.md", "kubectl delete namespace checkpointed-writes"),
+            ("docs/guides/cluster.md", "docker build -f operator/Dockerfile -t checkpointed-writes/operator:0.1.0 ."),
+            (
+                "docs/guides/changes.md",
+                "kubectl annotate checkpointedwrite flights checkpointed.dev/approve=Continue-3f9c0a1d5be27744 --overwrite",
+            ),
+            ("docs/guides/code.md", ".venv/bin/python examples/prepare_data.py"),
+            (
+                "docs/guides/gitops.md",
+                'kubectl patch configmap argocd-cm --namespace argocd --type merge --patch "$(jq -n --rawfile lua \\',
+            ),
+            (
+                "docs/guides/triggers.md",
+                "kubectl get checkpointedwrite clicks -o jsonpath='{.status.conditions[?(@.type==\"UpToDate\")]}'",
+            ),
+            ("docs/operations/install.md", "docker build -f operator/Dockerfile -t checkpointed-writes/operator:0.1.0 ."),
+            (
+                "docs/operations/install.md",
+                (
+                    "helm install operator charts/checkpointed-write-operator -n checkpointed-operator --create-namespace"
+                    " -f my-values.yaml"
+                ),
+            ),
+            ("docs/operations/troubleshooting.md", "kubectl get checkpointedwrites -n checkpointed-writes -o wide"),
+            (
+                "docs/operations/troubleshooting.md",
+                "kubectl annotate checkpointedwrite flights-iceberg -n checkpointed-writes checkpointed.dev/retry=1 --overwrite",
+            ),
+            (
+                "docs/operations/troubleshooting.md",
+                "kubectl annotate checkpointedwrite flights-iceberg -n checkpointed-writes checkpointed.dev/abandon=true",
+            ),
+            ("docs/operations/uninstall.md", "kubectl delete checkpointedwrites --all --all-namespaces"),
+            (
+                "docs/operations/upgrade.md",
+                "kubectl apply --server-side --force-conflicts -f charts/checkpointed-write-operator/crds/",
+            ),
+            (
+                "docs/operations/upgrade.md",
+                "helm upgrade operator charts/checkpointed-write-operator -n checkpointed-operator -f my-values.yaml",
+            ),
+        ],
+        _IN_A_CLUSTER,
+    ),
+}
+
+
+def first_commands() -> Iterator[tuple[str, str]]:
+    """Give each block of commands by its document and its first command, without a comment behind it."""
+    for document in [*DOCUMENTS, ROOT / "benchmarks" / "README.md"]:
+        for text in re.findall(r"```(?:console|sh)\n(.*?)```", document.read_text(), re.DOTALL):
+            yield str(document.relative_to(ROOT)), re.sub(r"\s+#.*", "", text.splitlines()[0]).strip().removeprefix("$ ")
+
+
+def test_each_block_of_commands_is_run_by_a_test_or_it_is_said_why_not() -> None:
+    shown = set(first_commands())
+
+    assert shown - RUN_BY.keys() - NOT_RUN.keys() == set(), "let a test run it, and name the test in RUN_BY"
+    assert (RUN_BY.keys() | NOT_RUN.keys()) - shown == set(), "no document shows it any more"
+    assert not RUN_BY.keys() & NOT_RUN.keys()
+
+
+@pytest.mark.parametrize(("document", "command"), RUN_BY, ids=lambda value: value)
+def test_the_test_that_runs_a_block_names_its_document_and_the_beginning_of_its_command(document: str, command: str) -> None:
+    tree = ast.parse((ROOT / RUN_BY[document, command]).read_text())
+    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+
+    assert any(text in (document, Path(document).name) for text in texts)
+    # The page is followed as a whole.
+    assert RUN_BY[document, command] == _PAGE or any(" " in text and f"{command} ".startswith(f"{text} ") for text in texts)

@@ -108,6 +108,7 @@ def test_a_manifest_of_the_documents_has_no_problem(text: str, folder: Path) -> 
 
 _BLOCKS: Final = "tests/end_to_end/test_documented_blocks.py"
 _PAGE: Final = "tests/end_to_end/test_your_own_files.py"
+_QUICK_START: Final = "tests/end_to_end/test_quick_start.py"
 #: Who runs each block of commands, by its document and its first command.
 RUN_BY: Final = {
     ("benchmarks/README.md", "make bench"): _BLOCKS,
@@ -130,6 +131,7 @@ RUN_BY: Final = {
     ("docs/operations/upgrade.md", "make setup"): _BLOCKS,
     ("docs/quick-start.md", "make run"): _BLOCKS,
     ("docs/quick-start.md", ".venv/bin/checkpointed-write run examples/flights-lance.yaml"): _BLOCKS,
+    ("docs/quick-start.md", "kill -9 $(pgrep -f checkpoint_spark.driver.main)"): _QUICK_START,
     ("docs/quick-start.md", ".venv/bin/checkpointed-write forget examples/flights-lance.yaml"): _BLOCKS,
     ("docs/quick-start.md", ".venv/bin/checkpointed-write status examples/flights-iceberg.yaml"): _BLOCKS,
 }
@@ -137,7 +139,6 @@ RUN_BY: Final = {
 _IN_A_CLUSTER: Final = "takes a cluster, and no test runs it in these words"
 NOT_RUN: Final = {
     ("README.md", 'pip install ".[local]"'): "installs, and runs all tests",
-    ("docs/quick-start.md", "kill -9 $(pgrep -f checkpoint_spark.driver.main)"): "would kill the drivers of others, too",
     **dict.fromkeys(
         [
             (

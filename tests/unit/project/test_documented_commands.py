@@ -162,7 +162,10 @@ NOT_RUN: Final = {
             ("docs/guides/cluster.md", "docker build -f operator/Dockerfile -t checkpointed-writes/operator:0.1.0 ."),
             (
                 "docs/guides/changes.md",
-                "kubectl annotate checkpointedwrite flights checkpointed.dev/approve=Continue-3f9c0a1d5be27744 --overwrite",
+                (
+                    "kubectl annotate checkpointedwrite flights -n checkpointed-writes"
+                    " checkpointed.dev/approve=Continue-3f9c0a1d5be27744 --overwrite"
+                ),
             ),
             ("docs/guides/code.md", ".venv/bin/python examples/prepare_data.py"),
             (

@@ -15,7 +15,7 @@ from examples.prepare_data import packaged
 from tests.end_to_end.test_documented_blocks import ROOT, Clone
 from tests.support.waiting import patience, until
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PAGE: Final = "docs/quick-start.md"
 RUN: Final = ".venv/bin/checkpointed-write run examples/flights-lance.yaml"

@@ -112,6 +112,9 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/cli/test_code_digest.py::test_a_file_of_the_code_that_cannot_be_read_is_told_as_missing_code": (
         "spec.code: {} cannot be read: {}; mend it, or take it out",
     ),
+    "unit/cli/test_without_the_extra.py::test_the_command_names_what_to_install": (
+        "run in a clone of the repository: pip install '.[local]'",
+    ),
     "unit/commit/test_footers.py::test_a_footer_that_would_be_gigabytes_in_memory_is_not_made_into_objects": (
         "so that it cannot be checked; make sink.targetFileSize smaller",
     ),

@@ -17,8 +17,8 @@ def why_not_local() -> str | None:
         return None
     are = "is" if len(missing) == 1 else "are"
     return (
-        f"writes are run with what the extra `local` installs, and {', '.join(missing)} {are} not there; run: "
-        "pip install 'checkpointed-writes[local]' (in a clone of the repository: pip install '.[local]')"
+        f"writes are run with what the extra `local` installs, and {', '.join(missing)} {are} not there; run in a "
+        "clone of the repository: pip install '.[local]'"
     )
 
 

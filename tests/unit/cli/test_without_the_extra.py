@@ -44,9 +44,12 @@ def run_without(hidden: str, body: str, *arguments: str) -> subprocess.Completed
 @pytest.mark.parametrize(
     ("hidden", "told"),
     [
-        ("click", "and click is not there; run: pip install 'checkpointed-writes[local]'"),
-        ("click,rich,pyspark", "and click, rich, pyspark are not there; run: pip install 'checkpointed-writes[local]'"),
-        (EXTRAS, f"and {', '.join(_LOCAL)} are not there; run: pip install 'checkpointed-writes[local]'"),
+        ("click", "and click is not there; run in a clone of the repository: pip install '.[local]'"),
+        (
+            "click,rich,pyspark",
+            "and click, rich, pyspark are not there; run in a clone of the repository: pip install '.[local]'",
+        ),
+        (EXTRAS, f"and {', '.join(_LOCAL)} are not there; run in a clone of the repository: pip install '.[local]'"),
     ],
 )
 def test_the_command_names_what_to_install(hidden: str, told: str) -> None:
@@ -66,7 +69,7 @@ def test_so_does_the_package(function: str, hidden: str, told: str) -> None:
     run = run_without(hidden, body)
 
     assert run.returncode == 0, run.stderr
-    assert f"{told}; run: pip install 'checkpointed-writes[local]'" in run.stdout
+    assert f"{told}; run in a clone of the repository: pip install '.[local]'" in run.stdout
     assert run.stdout.count("\n") == 1
 
 

@@ -212,7 +212,7 @@ def test_with_ask_a_write_whose_code_was_edited_waits_and_does_what_a_person_say
     [
         ("return {**row, 'more': 1}", "'more'"),
         ("return {'id': 'x', 'text': 'y'}", "'id'"),
-        ("return [1, 2]", "a row step gives dicts"),
+        ("return [1, 2]", "a row step returns a dict"),
     ],
 )
 @slow_except_on("disk_place", "lance-disk")

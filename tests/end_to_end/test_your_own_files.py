@@ -119,8 +119,27 @@ def test_a_step_reads_the_content_of_images_as_the_page_says(tmp_path: Path) -> 
     assert "3 rows read, 3 rows given" in done.stdout
 
 
+# The step of the page, which begins and then waits until it may go on.
+_WAITING_STEP = """
+from pathlib import Path
+from time import sleep
+
+_embed = embed
+
+
+def embed(row):
+    Path({begun!r}).touch()
+    while not Path({may_end!r}).exists():
+        sleep(0.05)
+    return _embed(row)
+"""
+
+
 def test_a_run_of_the_page_that_is_interrupted_goes_on_with_the_same_command(tmp_path: Path) -> None:
     folder = own_folder(tmp_path / "own")
+    begun, may_end = tmp_path / "begun", tmp_path / "may-end"
+    with (folder / "steps.py").open("a") as file:
+        file.write(_WAITING_STEP.format(begun=str(begun), may_end=str(may_end)))
     output = folder / "first-run.txt"
     with output.open("wb") as file:
         first = subprocess.Popen(
@@ -131,13 +150,14 @@ def test_a_run_of_the_page_that_is_interrupted_goes_on_with_the_same_command(tmp
             stderr=subprocess.STDOUT,
         )
     try:
-        until(lambda: "attempt 1" in output.read_text(), "the first attempt")
+        until(begun.exists, "the first row of the step", report=output.read_text)
         first.send_signal(signal.SIGINT)
         assert first.wait(patience(60)) == 130, output.read_text()
     finally:
         first.kill()
         first.wait()
 
+    may_end.touch()
     second = run(["checkpointed-write", "run", "write.yaml"], folder)
 
     assert second.returncode == 0, second.stdout

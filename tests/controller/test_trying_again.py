@@ -72,14 +72,15 @@ def test_the_same_retry_annotation_asks_once_and_another_value_asks_again(world:
     world.apply(tmp_path / "never")
     world.until_stalled()
 
+    # Less in all than the shortest time after which the operator itself tries again.
     world.api.annotate(world.key, RETRY_ANNOTATION, "1")
-    world.pass_time(120)
+    world.pass_time(60)
     world.restart_operator()
-    world.pass_time(120)
+    world.pass_time(60)
     assert world.kubelet.drivers_run == 2
 
     world.api.annotate(world.key, RETRY_ANNOTATION, "2")
-    world.pass_time(120)
+    world.pass_time(60)
     assert world.kubelet.drivers_run == 3
 
 

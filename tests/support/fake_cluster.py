@@ -27,7 +27,7 @@ from checkpoint_operator.cluster.pods.driver_pod import (
     UID_LABEL,
 )
 from checkpoint_operator.cluster.watch.cache import Cache, WriteName, name_of, write_of
-from checkpoint_operator.crd.status_model import UNOBSERVED
+from checkpoint_operator.crd.status_model import UNOBSERVED_STATUS
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Retryable, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
@@ -90,7 +90,7 @@ class FakeApi:
             known = self.writes.get(key)
             if known is None:
                 body = {**copy.deepcopy(dict(manifest)), "metadata": {**metadata, "uid": uid or new_token(), "generation": 1}}
-                body["status"] = {"observedGeneration": UNOBSERVED}  # the default of the CRD
+                body["status"] = dict(UNOBSERVED_STATUS)  # the default of the CRD
             else:
                 body = {**known, "spec": copy.deepcopy(manifest["spec"])}
                 if body["spec"] != known["spec"]:

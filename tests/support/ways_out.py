@@ -26,6 +26,7 @@ NO_ADVICE: Final = (
     "with another quarantine.retry; the next attempt goes by that",
     "the plan names file {} of an input of {}",
     "lower case letters, digits and '-', with a letter or digit at both ends",
+    "the name of an object (lower case letters, digits, '-' and '.', with a letter or digit at both ends)",
     "(by somebody, or by the kernel for want of memory: see driver.memory)",
     "the program {} returned without having called",
     "do everything again, {}",

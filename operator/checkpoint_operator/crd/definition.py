@@ -11,7 +11,7 @@ import yaml
 
 from checkpoint_operator.crd.rules import RULES
 from checkpoint_operator.crd.schema import Schema, schema_of
-from checkpoint_operator.crd.status_model import UNOBSERVED, Status
+from checkpoint_operator.crd.status_model import UNOBSERVED_STATUS, Status
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND, CheckpointedWrite, Spec
 
 GROUP: Final = API_VERSION.partition("/")[0]
@@ -79,7 +79,7 @@ def _root() -> Schema:
             "kind": {"type": "string", "description": KIND},
             "metadata": {"type": "object"},
             "spec": schema_of(Spec),
-            "status": {**schema_of(Status), "default": {"observedGeneration": UNOBSERVED}},
+            "status": {**schema_of(Status), "default": UNOBSERVED_STATUS},
         },
         "x-kubernetes-validations": [rule.as_schema() for rule in RULES[CheckpointedWrite]],
     }

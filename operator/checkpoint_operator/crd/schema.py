@@ -20,7 +20,10 @@ from pydantic_core import PydanticUndefined
 
 from checkpoint_operator.crd import status_model
 from checkpoint_operator.crd.rules import LIST_KEYS, RULES
+from checkpoint_operator.crd.rules.cel import text
 from checkpoint_protocol.manifest import quantities, workloads
+from checkpoint_protocol.manifest.problems import form_of
+from checkpoint_protocol.places.uris import URI_PATTERN
 
 Schema = dict[str, Any]
 
@@ -35,6 +38,11 @@ _DURATION_PATTERN: Final = f"^({_NUMBER_PATTERN}(ns|us|\u00b5s|\u03bcs|ms|s|m|h)
 _SIZE_PATTERN: Final = rf"^{_NUMBER_PATTERN}([KMGTPE]i|[kMGTPE]|[eE][0-9]{{1,2}})?$"
 _SHARE_PATTERN: Final = r"^(0{0,2}[0-9]|0?[0-9]{2})(\.[0-9]{1,4})?%$|^100(\.0{1,4})?%$"
 _SHARE_MAX_LENGTH: Final = 9
+_SHARE_TEXT: Final = "a share from 0% to 100% is expected, e.g. 10% or 0.5%"
+_URI_FORM: Final = (
+    "a path, or a URI without the names . and .., e.g. s3://bucket/folder, gs://bucket/folder or az://container/folder,"
+)
+_RULES: Final = "x-kubernetes-validations"
 #: \w of pydantic's regular expressions knows letters of all scripts, \w of the API server's those of ASCII only.
 _WORD: Final = r"\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}"
 
@@ -48,7 +56,7 @@ def schema_of(model: type[BaseModel]) -> Schema:
     if properties:
         schema["properties"] = properties
     if rules := RULES.get(model):
-        schema["x-kubernetes-validations"] = [rule.as_schema() for rule in rules]
+        schema[_RULES] = [rule.as_schema() for rule in rules]
     return schema
 
 
@@ -104,7 +112,7 @@ def _value(annotation: Any, metadata: Iterable[Any]) -> Schema:
     if parser is quantities.parse_duration_s:
         return _duration()
     if parser is quantities.parse_share_ppm:
-        return {"type": "string", "pattern": _SHARE_PATTERN, "maxLength": _SHARE_MAX_LENGTH}
+        return {"type": "string", "maxLength": _SHARE_MAX_LENGTH} | _ruled(f"self.{_matches(_SHARE_PATTERN)}", _SHARE_TEXT)
     if any(getattr(item, "func", None) is workloads.check_pod_template for item in metadata):
         free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         parts = {key: {**free, "description": f"The pod's {key}, as in Kubernetes."} for key in workloads.POD_TEMPLATE_KEYS}
@@ -121,7 +129,7 @@ def _plain(annotation: Any) -> Schema:
     if origin is Literal:
         return {"type": "string", "enum": list(arguments)}
     if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
-        schema: Schema = {"type": "array", "items": _value(arguments[0], ())}
+        schema: Schema = {"type": "array", "items": _cheap(_value(arguments[0], ()))}
         if key := LIST_KEYS.get(arguments[0]):
             schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
         return schema
@@ -130,6 +138,12 @@ def _plain(annotation: Any) -> Schema:
             return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         return {"type": "object", "additionalProperties": _value(arguments[1], ())}
     raise TypeError(f"no schema is known for {annotation!r}")
+
+
+def _cheap(item: Schema) -> Schema:
+    """Return the schema of an item, without a rule that the API server holds for too costly: for a thousand URIs."""
+    is_uri = item.get(_RULES) == _form(URI_PATTERN)[_RULES]
+    return {**{name: value for name, value in item.items() if name != _RULES}, "pattern": URI_PATTERN} if is_uri else item
 
 
 def _constraints(annotation: Any, metadata: Iterable[Any]) -> Schema:
@@ -147,12 +161,30 @@ def _constraints(annotation: Any, metadata: Iterable[Any]) -> Schema:
         if (most := getattr(item, "le", None)) is not None:
             schema["maximum"] = min(most, schema.get("maximum", most))
         if (pattern := getattr(item, "pattern", None)) is not None:
-            if "pattern" in schema and schema["pattern"] != pattern:
+            form = _form(pattern)
+            if any(name in schema and schema[name] != form.get(name) for name in ("pattern", _RULES)):
                 raise TypeError("two patterns for one field")
-            schema["pattern"] = _for_go(pattern)
-            if annotation is str and pattern == _TIME_PATTERN:
-                schema = {"format": "date-time"}
+            schema |= form
     return schema
+
+
+def _form(pattern: str) -> Schema:
+    """Return how a text has to match a pattern: by a rule that says so in words, as the API server would show the pattern.
+
+    What only the operator writes needs no words.
+    """
+    if pattern == _TIME_PATTERN:
+        return {"format": "date-time"}
+    form = _URI_FORM if pattern == URI_PATTERN else form_of(pattern)
+    return {"pattern": _for_go(pattern)} if form is None else _ruled(f"self.{_matches(pattern)}", f"{form} is expected")
+
+
+def _matches(pattern: str) -> str:
+    return f"matches({text(_for_go(pattern))})"
+
+
+def _ruled(rule: str, message: str) -> Schema:
+    return {_RULES: [{"rule": rule, "message": message}]}
 
 
 _TIME_PATTERN: Final = next(
@@ -163,29 +195,21 @@ _TIME_PATTERN: Final = next(
 def _size(metadata: Iterable[Any]) -> Schema:
     is_positive = any(getattr(item, "gt", None) == 0 for item in metadata)
     size = "quantity(string(self))"
-    rules = [{"rule": f"{size}.isLessThan(quantity('9223372036854775807'))", "message": "less than 8Ei is expected"}]
-    if is_positive:
-        rules.append({"rule": f"{size}.isGreaterThan(quantity('0'))", "message": "more than 0 is expected"})
-    else:
-        rules.append({"rule": f"!{size}.isLessThan(quantity('0'))", "message": "0 or more is expected"})
+    least = f"{size}.isGreaterThan(quantity('0'))" if is_positive else f"!{size}.isLessThan(quantity('0'))"
+    most = f"{size}.isLessThan(quantity('9223372036854775807'))"
+    message = f"a size {'of more than 0' if is_positive else 'of 0 or more'} and less than 8Ei is expected, e.g. 512Mi or 10Gi"
     return {
         "x-kubernetes-int-or-string": True,
         "anyOf": [{"type": "integer"}, {"type": "string"}],
-        "pattern": _SIZE_PATTERN,
         "maxLength": quantities.MAX_SIZE_LENGTH,
-        "x-kubernetes-validations": rules,
+        **_ruled(f"string(self).{_matches(_SIZE_PATTERN)} && {least} && {most}", message),
     }
 
 
 def _duration() -> Schema:
-    return {
-        "type": "string",
-        "pattern": _DURATION_PATTERN,
-        "maxLength": quantities.MAX_DURATION_LENGTH,
-        "x-kubernetes-validations": [
-            {"rule": "duration(self) > duration('0s')", "message": "more than 0s is expected, e.g. 90s, 500ms or 5m"}
-        ],
-    }
+    rule = f"self.{_matches(_DURATION_PATTERN)} && duration(self) > duration('0s')"
+    message = "a duration of more than 0s is expected, e.g. 90s, 500ms or 5m"
+    return {"type": "string", "maxLength": quantities.MAX_DURATION_LENGTH, **_ruled(rule, message)}
 
 
 def _parser(metadata: Iterable[Any]) -> Any:

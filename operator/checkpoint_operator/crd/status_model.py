@@ -43,8 +43,19 @@ Cause = Literal[
     "Unknown",
 ]
 
-#: What the CRD gives to an object that no operator has seen. Without it kstatus takes what has no status for done.
+#: The generation of an object that no operator has seen. Without it kstatus takes what has no status for done.
 UNOBSERVED: Final = -1
+#: The status that the CRD gives to such an object.
+UNOBSERVED_STATUS: Final = {
+    "observedGeneration": UNOBSERVED,
+    "phase": "Pending",
+    "progress": "0",
+    "rowsCommitted": 0,
+    "attempt": 0,
+    "reason": "NotObserved",
+    "message": "no operator has looked at this write yet. If this stays so, no operator runs, or none watches this namespace "
+    "(watch.namespaces in the values of the chart)",
+}
 
 #: A moment as Kubernetes writes it: RFC 3339, in UTC, to the second.
 Time = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z$")]

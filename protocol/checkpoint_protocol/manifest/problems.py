@@ -33,14 +33,27 @@ _KINDS: Final[Mapping[str, str]] = {
     "dict": "a mapping is expected (name: value)",
     "model": "a mapping is expected (field: value)",
 }
-#: What the patterns of fields mean.
+#: What the patterns of fields mean. The API server says the same (crd/schema.py).
 _FORMS: Final[Mapping[str, str]] = {
     r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$": "module:function (or module:Class)",
     r"^([0-9]{3}|[A-Za-z_][\w.]*)$": "the name of an exception, or a status code of HTTP",
     r"^[^.]+(\.[^.]+)+$": "namespace.table",
     r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$": "lower case letters, digits and '-', with a letter or digit at both ends",
-    r"^[A-Za-z_][\w.]*$": "the name of a module or package, e.g. docs.parsing",
+    r"^[A-Za-z_][\w.]*$": "the name of a module or package, e.g. docs.parsing,",
     r"^\S+$": "one word without spaces",
+    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$": "the name of an object (lower case letters, digits, "
+    "'-' and '.', with a letter or digit at both ends)",
+    r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}$": "host:port",
+    r"^[A-Za-z0-9._-]+$": "the name of a topic: letters, digits, '.', '_' and '-'",
+    r"^[A-Za-z][A-Za-z0-9_.-]*$": "the name of a format of Spark, e.g. orc or jdbc,",
+    r"^([^:]+|(s3|s3a|gs|gcs|az|abfs|abfss)://[^/]+/.*)\.(py|zip|whl)$": "a path or a URI that ends in .py, .zip or .whl",
+    r"^([^{}]|\{epoch\})+$": "a name, in which {epoch} stands for the number of the epoch,",
+    r"^([0-9A-Za-z_-]|\{epoch\})+(\.([0-9A-Za-z_-]|\{epoch\})+)*$": "a name of letters, digits, '_', '-' and single dots, in "
+    "which {epoch} stands for the number of the epoch,",
+    r"^2\.[012]$": "2.0, 2.1 or 2.2",
+    r"^[0-9A-Za-z*?/,#-]+( [0-9A-Za-z*?/,#-]+){4}$": "a schedule of cron, of five fields, e.g. '0 3 * * *' (03:00 each day),",
+    r"^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}$": "the name of a time zone, e.g. Europe/Berlin,",
+    r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[a-z0-9]([a-z0-9-]*[a-z0-9])?$": "the name of a resource of nodes, e.g. nvidia.com/gpu,",
     r"^(identity|year|month|day|hour|bucket\[[1-9][0-9]{0,8}\]|truncate\[[1-9][0-9]{0,8}\])$": "identity, year, month, day, "
     "hour, bucket[16] or truncate[4], each with a number of its own,",
 }
@@ -66,13 +79,18 @@ def text_of(problem: Mapping[str, Any]) -> str:
         return _word_text(str(context.get("expected", context.get("expected_tags"))), context.get("tag", problem.get("input")))
     if kind == "string_pattern_mismatch":
         pattern = context["pattern"]
-        return f"{_FORMS.get(pattern, f'a text of the form {pattern}')} is expected"
+        return f"{form_of(pattern) or f'a text of the form {pattern}'} is expected"
     if (bound := _bound_text(kind, context)) is not None:
         return bound
     for suffix in ("_type", "_parsing", "_from_float", "_attributes_type"):
         if (expected := _KINDS.get(kind.removesuffix(suffix))) is not None:
             return expected
     return str(problem["msg"]) if kind == NO_SECRET else f"it is not what is expected here ({kind})"
+
+
+def form_of(pattern: str) -> str | None:
+    """Say what a field with this pattern expects, if that is known in words."""
+    return _FORMS.get(pattern)
 
 
 def closest(name: str, known: Collection[str]) -> str | None:

@@ -35,7 +35,7 @@ class Retry(Section):
         "the service says how long to wait (Retry-After), that delay is used instead.",
     )
     most_delay: Duration = Field(default=60.0, gt=0, description="The longest delay, even if the service asks for a longer one.")
-    on: tuple[Annotated[str, Field(pattern=r"^([0-9]{3}|[A-Za-z_][\w.]*)$", max_length=256)], ...] = Field(
+    on: tuple[Annotated[str, Field(pattern=r"^([0-9]{3}|[A-Za-z_][\w.]*)$", max_length=200)], ...] = Field(
         default=(),
         max_length=32,
         description="Further errors to retry: names of exceptions (openai.APIError, or only APIError; subclasses count too) "

@@ -13,7 +13,15 @@ import yaml
 from kubernetes import client, config
 
 from checkpoint_operator.crd.definition import GROUP, PLURAL, VERSION
-from checkpoint_operator.crd.status_model import AttemptStatus, CommitStatus, Condition, EpochStatus, StageStatus, Status
+from checkpoint_operator.crd.status_model import (
+    UNOBSERVED_STATUS,
+    AttemptStatus,
+    CommitStatus,
+    Condition,
+    EpochStatus,
+    StageStatus,
+    Status,
+)
 from checkpoint_protocol.manifest.spec import ManifestInvalid, parse_manifest
 from devtools.kubernetes.api_server_only import ApiServer
 from devtools.kubernetes.kube_client import CommandFailed
@@ -54,7 +62,7 @@ def create(api: Api, document: dict[str, Any], *, dry_run: bool = True) -> dict[
         )
     except client.ApiException as error:
         raise Refused(error) from error
-    assert created.pop("status") == {"observedGeneration": -1}, "no operator has seen it"
+    assert created.pop("status") == UNOBSERVED_STATUS, "no operator has seen it"
     return created
 
 
@@ -139,12 +147,23 @@ def test_the_examples_are_taken(api: Api, path: Path) -> None:
         ({"spec__sink__mode": "Merge"}, 'spec.sink.mode: Unsupported value: "Merge": supported values: "Append"'),
         ({"spec__code": {"path": "/a", "uri": "s3://b/c.py"}}, "at most one of path, configMap and uri is expected"),
         ({"spec__sparkConf": {"x": ""}}, "spec.sparkConf: Invalid value: properties of Spark start with 'spark.'"),
-        ({"spec__source__files__splitSize": "0"}, "spec.source.files.splitSize: Invalid value: more than 0 is expected"),
-        ({"spec__checkpoint__interval": "0s"}, "more than 0s is expected, e.g. 90s, 500ms or 5m"),
+        ({"spec__source__files__splitSize": "0"}, "spec.source.files.splitSize: Invalid value: a size of more than 0"),
+        ({"spec__checkpoint__interval": "0s"}, "a duration of more than 0s is expected, e.g. 90s, 500ms or 5m"),
         (
             {"spec__source": {"program": {"call": "jobs:main", "stream": {}}}},
             "spec.source.program.stream.checkpointVolume: Invalid value: in a cluster Spark needs a volume",
         ),
+        (
+            {"spec__steps": [{"call": "steps.embed", "input": "row"}]},
+            "spec.steps[0].call: Invalid value: module:function (or module:Class) is expected",
+        ),
+        ({"spec__checkpoint__uri": "s3://"}, "spec.checkpoint.uri: Invalid value: a path, or a URI without the names . and ..,"),
+        ({"spec__checkpoint__interval": "1 minute"}, "a duration of more than 0s is expected, e.g. 90s, 500ms or 5m"),
+        (
+            {"spec__driver": {"memory": "a lot"}},
+            "spec.driver.memory: Invalid value: a size of more than 0 ",
+        ),
+        ({"spec__quarantine": {"maxShare": "10"}}, "a share from 0% to 100% is expected, e.g. 10% or 0.5%"),
         ({"spec__backoffLimt": 3}, 'unknown field "spec.backoffLimt"'),
     ],
 )
@@ -286,6 +305,9 @@ def full_status() -> Status:
         started_at=MOMENT,
         attempt=5,
         progress="336k/336k",
+        progressed_at=MOMENT,
+        progress_mark="5-12-1-0123456789abcdef",
+        starved_since=MOMENT,
         activity="tasks running: 336,776 of 336,776 rows (100%)",
         tasks=10,
         tasks_sealed=10,
@@ -326,13 +348,9 @@ def test_a_status_is_kept_as_it_was_written(api: Api, write: dict[str, Any]) -> 
 
 
 def test_a_status_can_be_written_bit_by_bit(api: Api, write: dict[str, Any]) -> None:
-    put_status(api, Status(phase="Pending"))
+    put_status(api, Status(phase="Running"))
 
-    assert put_status(api, Status(rows_sealed=5))["status"] == {
-        "observedGeneration": -1,
-        "phase": "Pending",
-        "rowsSealed": 5,
-    }
+    assert put_status(api, Status(rows_sealed=5))["status"] == {**UNOBSERVED_STATUS, "phase": "Running", "rowsSealed": 5}
 
 
 def test_the_columns_tell_how_far_a_write_is(server: ApiServer, api: Api, write: dict[str, Any]) -> None:

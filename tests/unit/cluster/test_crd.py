@@ -22,7 +22,7 @@ from checkpoint_operator.crd import definition as crd
 from checkpoint_operator.crd import status_model
 from checkpoint_operator.crd.rules import RULES, Rule
 from checkpoint_operator.crd.schema import schema_of
-from checkpoint_operator.crd.status_model import AttemptStatus, Condition, Status
+from checkpoint_operator.crd.status_model import UNOBSERVED_STATUS, AttemptStatus, Condition, Status
 from checkpoint_protocol.manifest.sections import Section
 from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.manifest.sources.source import CsvOptions, FilesSource, IcebergSource, LanceSource, Source
@@ -156,7 +156,7 @@ def test_the_defaults_of_the_crd_are_those_of_the_models(changes: dict[str, Any]
     document = manifest(**changes)
     filled = with_defaults(copy.deepcopy(document), SCHEMA)
 
-    assert filled.pop("status", {}) in ({}, {"observedGeneration": -1})
+    assert filled.pop("status", {}) in ({}, UNOBSERVED_STATUS)
     assert parse_manifest(filled) == parse_manifest(document)
     assert filled["spec"]["checkpoint"].keys() == {"uri", "interval", "minimumBytes"}
     assert filled["spec"]["executor"]["cores"] >= 1
@@ -185,9 +185,14 @@ def test_the_stricter_of_two_bounds_stands() -> None:
 
 
 def test_letters_of_all_scripts_are_letters_for_the_api_server_too() -> None:
-    pattern = at(".spec.steps[].call")["pattern"]
-    assert r"\w" not in pattern
-    assert r"\p{L}" in pattern
+    (rule,) = at(".spec.steps[].call")["x-kubernetes-validations"]
+    assert r"\w" not in rule["rule"]
+    assert r"\p{L}" in rule["rule"]
+
+
+def test_no_field_of_a_manifest_is_refused_with_a_regular_expression_but_one_of_a_thousand_paths() -> None:
+    found = {path for path, node in nodes(SCHEMA) if isinstance(node.get("pattern"), str) and path.startswith(".spec")}
+    assert found == {".spec.source.files.paths[]", ".spec.source.union[].files.paths[]"}
 
 
 def test_pod_templates_and_arguments_are_free_inside() -> None:

@@ -198,7 +198,11 @@ def test_every_problem_is_told_at_once() -> None:
         ({"spec__sink__targetFileSize": "9999999999Ti"}, "spec.sink.targetFileSize", "less than"),
         ({"spec__checkpoint__interval": "9" * 400 + "s"}, "spec.checkpoint.interval", '"90s"'),
         ({"spec__source__files__splitSize": "0"}, "spec.source.files.splitSize", "greater than 0"),
-        ({"spec__source": {"spark": {"format": "x ml", "keyColumns": ["a"]}}}, "spec.source.spark.format", "a text of the form"),
+        (
+            {"spec__source": {"spark": {"format": "x ml", "keyColumns": ["a"]}}},
+            "spec.source.spark.format",
+            "the name of a format of Spark, e.g. orc or jdbc,",
+        ),
         ({"spec__source": {"spark": {"format": "xml"}}}, "spec.source.spark.keyColumns", "this field is required"),
         ({"spec__source__files__format": "avro"}, "spec.source.files.format", "'csv', 'json' or 'binary' is expected"),
         ({"spec__source__files__csv": {"delimiter": "||"}}, "spec.source.files.csv.delimiter", "at most 1 character"),

@@ -159,7 +159,10 @@ NOT_RUN: Final = {
             ),
             ("charts/checkpointed-write-operator/README.md", "kubectl apply -f - <<EOF"),
             ("charts/checkpointed-write-operator/README.md", "kubectl delete namespace checkpointed-writes"),
-            ("docs/guides/cluster.md", "docker build -f operator/Dockerfile -t checkpointed-writes/operator:0.1.0 ."),
+            (
+                "docs/guides/cluster.md",
+                "docker build -f operator/Dockerfile -t registry.example.com/checkpointed-writes/operator:0.1.0 .",
+            ),
             (
                 "docs/guides/changes.md",
                 (
@@ -176,7 +179,10 @@ NOT_RUN: Final = {
                 "docs/guides/triggers.md",
                 "kubectl get checkpointedwrite clicks -o jsonpath='{.status.conditions[?(@.type==\"UpToDate\")]}'",
             ),
-            ("docs/operations/install.md", "docker build -f operator/Dockerfile -t checkpointed-writes/operator:0.1.0 ."),
+            (
+                "docs/operations/install.md",
+                "docker build -f operator/Dockerfile -t registry.example.com/checkpointed-writes/operator:0.1.0 .",
+            ),
             (
                 "docs/operations/install.md",
                 (

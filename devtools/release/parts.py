@@ -15,6 +15,7 @@ from devtools.kubernetes import binaries, project_images
 
 CHART = Path("charts", "checkpointed-write-operator")
 DIGESTS = "images.yaml"
+ONE_IMAGE = "application/vnd.oci.image.manifest.v1+json"
 DIGESTS_HEAD = """\
 # The digests of the images of this release, as values of the chart: helm install --values images.yaml ...
 # They hold wherever the images are pushed to without being changed. Give the two repositories beside it.
@@ -95,4 +96,9 @@ def digest(archive: Path) -> str:
             (manifest,) = index["manifests"]
     except (tarfile.TarError, KeyError, ValueError) as error:
         raise BuildToolFailed(f"{archive} is no OCI archive of one image: {error}") from error
+    if manifest.get("mediaType") != ONE_IMAGE:
+        # Who copies it takes one image out of it, with another digest.
+        raise BuildToolFailed(
+            f"{archive} holds a list of images. Build it for one platform; docker buildx takes --provenance=false"
+        )
     return str(manifest["digest"])

@@ -18,7 +18,9 @@ from typing import Final
 import pytest
 import yaml
 
+from devtools.build_tools import BuildToolFailed
 from devtools.kubernetes import binaries
+from devtools.release.parts import digest
 from devtools.release.signature import SUMS
 from tests.end_to_end.test_documented_blocks import commands, shown_after
 from tests.support import needs
@@ -88,16 +90,16 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return clone
 
 
-def put_stand_in(archive: Path, content: bytes) -> str:
+def put_stand_in(archive: Path, content: bytes, of: str = "manifest") -> str:
     """An OCI archive whose image has no layers worth the name; returns its digest."""
-    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-    index = {"schemaVersion": 2, "manifests": [{"digest": digest, "size": len(content)}]}
+    named = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    index = {"schemaVersion": 2, "manifests": [{"mediaType": f"application/vnd.oci.image.{of}.v1+json", "digest": named}]}
     with tarfile.open(archive, "w") as files:
-        for name, data in (("index.json", json.dumps(index).encode()), (f"blobs/{digest.replace(':', '/')}", content)):
+        for name, data in (("index.json", json.dumps(index).encode()), (f"blobs/{named.replace(':', '/')}", content)):
             entry = tarfile.TarInfo(name)
             entry.size = len(data)
             files.addfile(entry, io.BytesIO(data))
-    return digest
+    return named
 
 
 @pytest.fixture(scope="module")
@@ -240,6 +242,21 @@ def test_changes_that_are_in_no_commit_are_refused_by_name(clone: Path, key: Pat
     assert "has changes that are in no commit" in done.stdout
     assert "docs/note.md" in done.stdout
     assert not (clone / "build").exists()
+
+
+def test_an_archive_of_several_images_is_refused_as_its_digest_would_be_of_none_of_them(tmp_path: Path) -> None:
+    put_stand_in(tmp_path / "operator.oci.tar", b"several", of="index")
+
+    with pytest.raises(BuildToolFailed, match=r"operator\.oci\.tar holds a list of images.*--provenance=false"):
+        digest(tmp_path / "operator.oci.tar")
+
+
+@pytest.mark.parametrize("content", [b"no archive", b""])
+def test_a_file_that_is_no_archive_of_images_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "operator.oci.tar").write_bytes(content)
+
+    with pytest.raises(BuildToolFailed, match=r"operator\.oci\.tar is no OCI archive of one image"):
+        digest(tmp_path / "operator.oci.tar")
 
 
 def test_images_that_are_not_there_are_named_with_the_ways_out(clone: Path, key: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Protocol
 from checkpoint_operator.commit.changes import Change
 from checkpoint_operator.commit.outcomes import BlockOutcome, CommitOutcome
 from checkpoint_operator.commit.results import Results
+from checkpoint_operator.core.attempt_clock import Noted
 from checkpoint_operator.core.observation import DriverObservation, Failure
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
@@ -73,6 +74,9 @@ class Host(Protocol):
 
     def forgive(self, attempts: list[int]) -> int:
         """Return the last attempt whose failure no longer counts, of those that an epoch has when it is first observed."""
+
+    def noted(self, key: EpochKey, attempt: int) -> Noted:
+        """Return what an earlier process has noted of an attempt, as far as this one can know it."""
 
     def is_past_deadline(self, epoch: int) -> bool:
         """Whether this epoch has taken longer than its manifest allows."""

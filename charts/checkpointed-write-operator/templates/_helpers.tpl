@@ -23,6 +23,22 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 helm.sh/resource-policy: keep
 {{- end -}}
 
+{{/*
+Those of watch.namespaces that objects can be made in, as JSON. One that is being deleted takes no new objects, one that is missing
+and that this chart does not make takes none at all, and one object that is refused would end the whole installation.
+Without a cluster to ask (helm template), each counts as one that takes them.
+*/}}
+{{- define "cw.preparedNamespaces" -}}
+{{- $prepared := list -}}
+{{- $asks := lookup "v1" "Namespace" "" "default" -}}
+{{- range .Values.watch.namespaces -}}
+{{- $there := lookup "v1" "Namespace" "" . -}}
+{{- $isMissing := and $asks (not $there) (not $.Values.workloads.createNamespaces) -}}
+{{- if not (or $isMissing (dig "metadata" "deletionTimestamp" "" $there)) -}}{{- $prepared = append $prepared . -}}{{- end -}}
+{{- end -}}
+{{- $prepared | toJson -}}
+{{- end -}}
+
 {{- define "cw.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- .Values.serviceAccount.name | default (include "cw.fullname" .) -}}

@@ -36,7 +36,7 @@ from checkpoint_operator.cluster.status.round_status import Failed, Figures, is_
 from checkpoint_operator.cluster.turns.commit_turns import CommitTurns
 from checkpoint_operator.cluster.turns.driver_turns import DriverTurns
 from checkpoint_operator.cluster.watch.cache import Cache, WriteName
-from checkpoint_operator.core.actions import Finish, RecordAttempt, Stall, StopDriver, StopKeptDriver, Wait
+from checkpoint_operator.core.actions import Commit, Finish, RecordAttempt, Stall, StopDriver, StopKeptDriver, Wait
 from checkpoint_operator.core.triggers import check_schedule
 from checkpoint_operator.loop.looks import Looks, refuse_paths_of_pods
 from checkpoint_operator.loop.reconcile import Round
@@ -210,7 +210,9 @@ class Controller:
                 # What it is told is for good, and a watch lags: an epoch of a manifest of before would be one too many. The first
                 # epoch of this very object cannot be another's: its deletion stands in the store.
                 confirm_object(self.api, self.cache, owner, at_generation=True)
-            self._publisher.publish(key, decided, session)
+            # A commit is told with all that it commits, which is more than the last look at the progress has seen.
+            is_commit = any(isinstance(action, Commit) for action in decided.actions)
+            self._publisher.publish(key, decided, session, self._figures(session, decided) if is_commit else None)
 
         host = ClusterHost(key, drivers, uid, store, status_of(body), self.code_source, self._places, self.clock, self.now)
         pin_source, looks = open_source(spec.source, settings, self.catalogs), self._looks(spec, settings)
@@ -233,9 +235,8 @@ class Controller:
             count_round(self.metrics, session, done)
             if done.outcome is not None or not any(_is_effect(action) for action in done.actions):
                 break
-        progress = measure(session.reconciler.current_tallies(), done.commit)
-        count_progress(self.metrics, session, done, progress)
-        figures = Figures(progress, session.time_left.measure(self.clock(), progress))
+        figures = self._figures(session, done)
+        count_progress(self.metrics, session, done, figures.progress)
         self._publisher.publish(key, done, session, figures)
         if isinstance(done.outcome, Finish):
             return self._end(key, self.cache.existing_write(key), session.spec)
@@ -244,6 +245,10 @@ class Controller:
             delays = (between.due_in_s, clean_up_after(body, session.spec, self.api, self.cache, self.now))
             return max(_LEAST_LOOK_S, min(delay for delay in delays if delay is not None))
         return _STALLED_POLL_S if isinstance(done.outcome, Stall) else _due_s(done)
+
+    def _figures(self, session: Session, done: Round) -> Figures:
+        progress = measure(session.reconciler.current_tallies(), done.commit)
+        return Figures(progress, session.time_left.measure(self.clock(), progress))
 
     def _end(self, key: WriteName, body: Mapping[str, Any], spec: Spec) -> float | None:
         self._sessions.pop(key, None)

@@ -13,6 +13,7 @@ from checkpoint_operator.cluster.status.object_status import status_of
 from checkpoint_operator.cluster.turns.driver_turns import DriverTurns
 from checkpoint_operator.cluster.watch.cache import WriteName
 from checkpoint_operator.core import pauses
+from checkpoint_operator.core.attempt_clock import Noted
 from checkpoint_operator.core.observation import Failure
 from checkpoint_operator.crd.status_model import Status
 from checkpoint_operator.loop.driver_digest import digest_of_kept
@@ -54,6 +55,24 @@ class ClusterHost:
             return last
         known = status.failed_before or 0
         return known if known <= last else 0
+
+    def noted(self, key: EpochKey, attempt: int) -> Noted:
+        """From the status, by the wall clock: no safety rests on it."""
+        status, now = status_of(self.drivers.cache.existing_write(self.key)), self.now()
+
+        def ago_s(moment: str) -> float:
+            return max(0.0, (now - datetime.datetime.fromisoformat(moment)).total_seconds())
+
+        if status.epoch != key.epoch or (status.stage or "") != key.stage:
+            return Noted()
+        closed = [one.closed_at for one in status.attempts or () if one.number == attempt and one.closed_at is not None]
+        is_marked = status.attempt == attempt and status.progressed_at is not None
+        return Noted(
+            mark=status.progress_mark if is_marked else None,
+            idle_s=ago_s(status.progressed_at) if status.progressed_at is not None else 0.0,
+            starved_s=ago_s(status.starved_since) if status.starved_since is not None else None,
+            closed_s=ago_s(closed[0]) if closed else 0.0,
+        )
 
     def is_past_deadline(self, epoch: int) -> bool:
         """By the wall clock: it bounds effort, and no safety rests on it."""

@@ -1,6 +1,7 @@
 """The operator's process: reads its configuration, watches, works, ends cleanly.
 
     checkpointed-write-operator --config FILE --settings FILE [--check]
+    checkpointed-write-operator --config FILE --before-uninstall
 
 Exit codes: 0 ended as told, 1 cannot work here (why is said in one line), 2 a file is wrong.
 """
@@ -18,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +31,7 @@ from checkpoint_operator.cluster.check import check_settings
 from checkpoint_operator.cluster.code_source import CodeSource
 from checkpoint_operator.cluster.config import DEFAULT_PATH, OperatorConfig, load_config
 from checkpoint_operator.cluster.controller import Controller
+from checkpoint_operator.cluster.ends.deleting import is_held
 from checkpoint_operator.cluster.kube.client import PLURAL, KubernetesApi, connect
 from checkpoint_operator.cluster.metrics.counters import Metrics
 from checkpoint_operator.cluster.metrics.counting_store import CountingStore, StoreCounts
@@ -62,6 +65,7 @@ _PATIENCE_S: Final = 25.0
 _ANY_CLUSTER: Final = "unnamed"
 #: Of a table: some thirty thousand snapshots. Who can write where a table lies can put there what they like.
 _MOST_METADATA_BYTES: Final = 32 << 20
+_MOST_TOLD: Final = 10
 _OF_SETTINGS: Final = "settings in the chart's values (or the Secret that settings.existingSecret names)"
 
 
@@ -69,6 +73,8 @@ def main() -> int:
     arguments = _parse(sys.argv[1:])
     try:
         config = load_config(arguments.config)
+        if arguments.before_uninstall:
+            return _before_uninstall(config)
         settings = load_settings(arguments.settings)
         if not config.allow_local_paths:
             settings = settings.in_buckets_only()
@@ -107,6 +113,30 @@ def _check(config: OperatorConfig, settings: Settings) -> int:
     return code
 
 
+def _before_uninstall(config: OperatorConfig) -> int:
+    """Refuse if there are writes that only an operator can let go of."""
+    try:
+        api = connect()
+        lists = [api.list_writes(namespace) for namespace in _watched(config)]
+    except CheckpointError as error:
+        sys.stderr.write(f"error: {error.reason}: {printable(error.message)}\n")
+        return EXIT_FAILED
+    held = [f"{it['namespace']}/{it['name']}" for it in (write["metadata"] for write in chain(*lists)) if is_held(it)]
+    if not held:
+        return EXIT_DONE
+    more = f" and {len(held) - _MOST_TOLD:,} more" if len(held) > _MOST_TOLD else ""
+    sys.stderr.write(
+        f"error: {len(held):,} CheckpointedWrites are there ({', '.join(held[:_MOST_TOLD])}{more}). Only the operator removes "
+        "their finalizer, so without it neither they nor their namespaces can be deleted. Delete them first: kubectl delete "
+        "checkpointedwrites --all --all-namespaces. To keep them for another installation: helm uninstall --no-hooks\n"
+    )
+    return EXIT_FAILED
+
+
+def _watched(config: OperatorConfig) -> tuple[str | None, ...]:
+    return (None,) if config.all_namespaces else config.namespaces
+
+
 def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:
     """Work until the process is told to end (SIGTERM, SIGINT). Raises CheckpointError if only another process can go on."""
     cache, metrics, health = Cache(), Metrics(), Health()
@@ -139,8 +169,7 @@ def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:
         store_requests=counts.by_request,
         watch_errors=errors.now,
     )
-    watched: tuple[str | None, ...] = (None,) if config.all_namespaces else config.namespaces
-    resync = Resync(api, cache, queue.add, watched, lambda namespace: errors.is_forbidden(namespace, PLURAL))
+    resync = Resync(api, cache, queue.add, _watched(config), lambda namespace: errors.is_forbidden(namespace, PLURAL))
 
     def run_resync() -> bool:
         if keys is not None:
@@ -266,6 +295,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--config", type=Path, default=DEFAULT_PATH, help=f"operator configuration (default {DEFAULT_PATH})")
     parser.add_argument("--settings", type=Path, default=_SETTINGS_PATH, help="catalogs and storage (default %(default)s)")
     parser.add_argument("--check", action="store_true", help="say whether the operator could work here, and end")
+    parser.add_argument(
+        "--before-uninstall", action="store_true", help="fail if there are writes that only the operator can let go of"
+    )
     return parser.parse_args(arguments)
 
 

@@ -34,6 +34,7 @@ class Session:
     reconciler: Reconciler
     errors: int = 0
     last_patch_s: float = float("-inf")
+    #: Of progress alone, since anything else was told.
     patches: int = 0
     #: What the metrics have of the rows of `counted_epoch`. `committing`: the epoch whose commit is made, and not counted yet.
     counted_epoch: int = 0

@@ -55,6 +55,7 @@ class Attempt:
     `problem`, `is_outdated`, `is_edited`: see DriverObservation. `failure`: what is recorded of how a closed attempt ended.
     `rows_quarantined`: by its own seals. `has_sealed`: it is closed, and seals of it that count cover rows: those of
     tasks without any bring no end nearer, as the next attempt has such tasks again.
+    `idle_s`: for how long it has made no progress; `mark`: as in AttemptClock, of one that is open.
     `starved`: its driver is at work and has no executor, and why; `starved_s`: for so long, which does not count as idle.
     `spread`: a number from 0 to 1 of its own, so that attempts of different writes do not all act at one time.
     `holds_seals`: seals of it count, or it is open and shows some. `input_since`: as in its launch record. `is_of_other_source`:
@@ -75,6 +76,7 @@ class Attempt:
     awaits_table: bool = False
     failure: Failure | None = None
     idle_s: float = 0.0
+    mark: str | None = None
     counted: tuple[int, ...] = ()
     rows_quarantined: int = 0
     has_sealed: bool = False

@@ -193,6 +193,15 @@ class Status(StatusSection):
         description="What the driver is doing: planning, starting Spark or running tasks. If it is known, also how much of "
         "the input is done and how long the rest may take.",
     )
+    progressed_at: Time | None = Field(
+        default=None,
+        description="When the operator last saw progress of the latest attempt: a plan, a seal, or other work in hand. "
+        "progressDeadlineSeconds counts from this time, except while no executor runs.",
+    )
+    progress_mark: Annotated[str, Field(max_length=64)] | None = Field(
+        default=None, description="What the operator saw at progressedAt, for the next operator. It means nothing to others."
+    )
+    starved_since: Time | None = Field(default=None, description="Since when the driver has had no executor that runs.")
     tasks: Count | None = Field(default=None, description="The number of tasks in the latest attempt's plan.")
     tasks_sealed: Count | None = Field(default=None, description="The number of these tasks whose work is all sealed.")
     input_files_done: Count | None = Field(

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from checkpoint_operator.core.attempt_clock import Noted
 from checkpoint_operator.core.observation import Failure
 from checkpoint_operator.ports import Write
 from checkpoint_protocol.identity import EpochKey
@@ -30,6 +31,9 @@ class LocalHost:
 
     def forgive(self, attempts: list[int]) -> int:
         return attempts[-1] if attempts else 0
+
+    def noted(self, key: EpochKey, attempt: int) -> Noted:
+        return Noted()
 
     def is_past_deadline(self, epoch: int) -> bool:
         return False

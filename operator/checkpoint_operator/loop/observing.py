@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from checkpoint_operator.core import pauses
 from checkpoint_operator.core.actions import RecordAttempt
+from checkpoint_operator.core.attempt_clock import AttemptClock
 from checkpoint_operator.core.code_changes import Approval
 from checkpoint_operator.core.observation import Attempt, Change, DriverObservation, DriverState, Failure, Observation
 from checkpoint_operator.core.rules import in_vain_in_a_row
@@ -37,7 +38,7 @@ from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.ledger.listing import SealListing
 from checkpoint_protocol.manifest.spec import Spec
-from checkpoint_protocol.progress_reports import DriverProgress, Work, read_report
+from checkpoint_protocol.progress_reports import DriverProgress, read_report
 from checkpoint_protocol.records import Began, CommitRecord, LaunchRecord, Merge, Operation, StageIdentity
 from checkpoint_protocol.store.object_store import ObjectStore
 
@@ -84,10 +85,7 @@ class Observer:
     _closed_at: dict[tuple[EpochKey, int], float] = field(default_factory=dict)
     _ledger: Ledger | None = None
     _tallies: Tallies | None = None
-    _progress: tuple[tuple[int, int, int], float] = field(default=((0, 0, 0), 0.0))
-    #: What the tasks had in hand when that was last read.
-    _in_hand: tuple[Work, ...] = ()
-    _starved_since: float | None = None
+    _clock: AttemptClock = field(init=False)
     _first_counted: int | None = None
     #: Of a stream, the commit of the epoch before this one.
     _before: tuple[int, CommitRecord | None] | None = None
@@ -96,6 +94,7 @@ class Observer:
     _asked_behind: EpochKey | None = None
 
     def __post_init__(self) -> None:
+        self._clock = AttemptClock(self.host.clock)
         self._kept = KeptDrivers(self.drivers, self.host.driver_digest, self.host.clock, keeps_for_epochs(self.write.spec))
 
     @property
@@ -206,8 +205,7 @@ class Observer:
 
     def expect_start(self, attempt: int) -> None:
         """Note that a driver is started from here: its time begins now."""
-        self._progress = ((attempt, 0, 0), self.host.clock())
-        self._starved_since = None
+        self._clock.start(attempt)
         self._started.add((self.current_ledger.key, attempt))
 
     def stop_driver(self, key: EpochKey, attempt: int) -> None:
@@ -368,9 +366,12 @@ class Observer:
         said = ledger.attempts.read_failure(number) if is_over else None
         if not is_last and observed.state is DriverState.GONE:
             self._started.discard(place)
-        if is_last and closed is not None:
-            self._closed_at.setdefault(place, self.host.clock())
+        if is_last and closed is not None and place not in self._closed_at:
+            self._closed_at[place] = self.host.clock() - self.host.noted(*place).closed_s
+        awaits_table = is_open and self._awaits_table(ledger, launch)
         is_sealed = is_open and self._is_sealed(ledger, number)
+        if awaits_table and observed.state is DriverState.RUNNING:
+            self._clock.move()  # it is for us to make the table
         is_at_work = is_open and not is_sealed and observed.state is DriverState.RUNNING
         started_as = self._kept.place_of(*driver_of(ledger.key, launch))
         starved = self._starvation(ledger, number, started_as) if is_at_work else None
@@ -386,9 +387,10 @@ class Observer:
             is_sealed=is_sealed,
             is_closed=closed is not None,
             is_complete=closed is not None and closed.complete,
-            awaits_table=is_open and self._awaits_table(ledger, launch),
+            awaits_table=awaits_table,
             failure=failure_of(closed if is_over else None, said, of_stream=of_stream),
-            idle_s=self.host.clock() - self._progress[1] if is_open else 0.0,
+            idle_s=self._clock.idle_s if is_open else 0.0,
+            mark=self._clock.mark if is_open else None,
             least_deadline_s=least_progress_deadline_s(launch.interval_s, launch.minimum_bytes) if is_open else 0.0,
             counted=launch.counted,
             # Of what is committed no seal is read: it may be cleaned.
@@ -396,9 +398,9 @@ class Observer:
             # Whether it counts as failed is asked only while an attempt may follow: of what is committed no seal is read.
             has_sealed=closed is not None and not (closed.complete or is_committed) and self.current_tallies.covers_rows(number),
             starved=starved,
-            starved_s=self.host.clock() - self._starved_since if starved is not None and self._starved_since is not None else 0.0,
+            starved_s=self._clock.starved_s if starved is not None else 0.0,
             spread=_spread(ledger.key, number),
-            holds_seals=any(closed.chain_lengths) if closed is not None else is_open and self._progress[0][1] > 0,
+            holds_seals=any(closed.chain_lengths) if closed is not None else is_open and self._clock.links > 0,
             input_since=launch.input_since,
             is_of_other_source=not is_same_source and launch.source.identity != source.identity,
             is_read_otherwise=not is_same_source and not launch.reads_stage and not launch.source.is_read_as(source),
@@ -411,17 +413,12 @@ class Observer:
 
         `place`: what the driver was started for.
         """
-        if self._starved_since is None and self.host.clock() - self._progress[1] < _IDLE_BEFORE_STARVED_S:
+        if not self._clock.is_starved and self._clock.idle_s < _IDLE_BEFORE_STARVED_S:
             return None
         plan = ledger.plans.read_plan(attempt)
         in_driver = plan is not None and plan.in_driver
         starved = None if in_driver else self.host.find_starvation(*place, plan is not None)
-        if starved is None:
-            self._starved_since = None
-            return None
-        if self._starved_since is None:
-            self._starved_since = self._progress[1]
-        self._progress = (self._progress[0], self.host.clock())
+        self._clock.starve(starved is not None)
         return starved
 
     def _driver(self, ledger: Ledger, launch: LaunchRecord) -> DriverObservation:
@@ -443,10 +440,9 @@ class Observer:
         """
         plan = ledger.plans.read_plan(attempt)
         listing = ledger.seals.list_seals(attempt) if plan else SealListing()
-        progress = (attempt, sum(listing.lengths().values()), int(plan is not None))
-        if progress != self._progress[0]:
-            self._progress = (progress, self.host.clock())
-        elif self.host.clock() - self._progress[1] >= _IDLE_BEFORE_HEARD_S:
+        links = sum(listing.lengths().values())
+        self._clock.see(attempt, links, plan is not None, lambda: self.host.noted(ledger.key, attempt))
+        if self._clock.idle_s >= _IDLE_BEFORE_HEARD_S:
             self._hear(ledger, attempt)
         return plan is not None and self.current_tallies.shows_every_last(attempt, plan.task_count, listing)
 
@@ -454,9 +450,9 @@ class Observer:
         """Ask what the tasks have in hand. Where that has changed they are at work, though they have sealed nothing."""
         told = read_report(ledger.store, ledger.at.progress(attempt), DriverProgress)
         if told is not None and told.phase == "AwaitingRows":
-            self._progress = (self._progress[0], self.host.clock())  # of a stream: there is nothing to seal
-        elif told is not None and told.work and told.work != self._in_hand:
-            self._in_hand, self._progress = told.work, (self._progress[0], self.host.clock())
+            self._clock.move()  # of a stream: there is nothing to seal
+        elif told is not None and told.work:
+            self._clock.hear(hashlib.sha256(repr(told.work).encode()).hexdigest()[:16])
 
     def _awaits_table(self, ledger: Ledger, launch: LaunchRecord) -> bool:
         if launch.target is not None or ledger.plans.read_plan(launch.attempt) is not None:

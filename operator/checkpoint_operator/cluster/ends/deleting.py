@@ -34,6 +34,11 @@ ABANDON_ANNOTATION: Final = "checkpointed.dev/abandon"
 _log = logging.getLogger(__name__)
 
 
+def is_held(metadata: Mapping[str, Any]) -> bool:
+    """Whether an object waits for an operator before it can go away."""
+    return FINALIZER in (metadata.get("finalizers") or ())
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectDeletion:
     api: KubeApi
@@ -55,7 +60,7 @@ class ObjectDeletion:
     def delete(self, key: WriteName, body: Mapping[str, Any]) -> bool:
         """End the write and let its object go; False if something holds that up, which is told. Idempotent."""
         metadata = body["metadata"]
-        if FINALIZER not in (metadata.get("finalizers") or ()):
+        if not is_held(metadata):
             return True
         if (metadata.get("annotations") or {}).get(ABANDON_ANNOTATION) == "true":
             self._keep_from_landing(key, body)

@@ -29,6 +29,8 @@ _COUNTS: Final = {
     "activity": None,
     "queue_position": None,
     "progress": None,
+    "progressed_at": None,
+    "progress_mark": None,
     "tasks_sealed": None,
     "rows_sealed": None,
     "rows_quarantined": None,
@@ -74,7 +76,7 @@ class Publisher:
                 self._create_event(body, reason, message, "Normal")
         if figures is not None and session is not None:
             session.last_patch_s = self.clock()
-            session.patches += 1
+            session.patches = session.patches + 1 if _is_progress_alone(before, after) else 0
 
     def try_to_publish(self, key: WriteName, outcome: Outcome) -> None:
         """The same where a round has failed, which is tried again in any case: an error of this one is only logged."""
@@ -87,8 +89,8 @@ class Publisher:
         """Progress alone is told ever more rarely; everything else at once."""
         if _activity_of(before) != _activity_of(after):
             return True
-        is_first_failure = bool(after.rows_quarantined) and not before.rows_quarantined
-        if is_first_failure or before.model_copy(update=_COUNTS) != after.model_copy(update=_COUNTS):
+        is_first = any(getattr(after, name) and not getattr(before, name) for name in ("rows_sealed", "rows_quarantined"))
+        if is_first or not _is_progress_alone(before, after):
             return True
         interval_s = min(_MOST_PROGRESS_S, _FIRST_PROGRESS_S * 2 ** min(session.patches, 8))
         return before != after and self.clock() - session.last_patch_s >= interval_s
@@ -104,6 +106,10 @@ class Publisher:
         except CheckpointError as error:
             # The status says the same; nobody waits for an event.
             _log.warning("an event could not be written: %s", error.message)
+
+
+def _is_progress_alone(before: Status, after: Status) -> bool:
+    return before.model_copy(update=_COUNTS) == after.model_copy(update=_COUNTS)
 
 
 def _activity_of(status: Status) -> str | None:

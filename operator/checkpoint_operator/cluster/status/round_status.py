@@ -5,6 +5,7 @@ For people. No rule reads it but two things that only bound effort: since when t
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
@@ -205,6 +206,7 @@ def _after_round(frame: Frame, done: Round, figures: Figures | None) -> Status:
             "failed_before": seen.first_counted_failure - 1,
             "failed_before_generation": frame.owner.generation,
             "retried": frame.owner.retry or None,
+            **_times(frame, done),
             **_figures(frame, done, phase, figures),
         }
     )
@@ -221,6 +223,29 @@ def _run_nonce(spec: Spec, previous: Status, done: Round) -> str | None:
     if done.key.stage:
         return previous.run_nonce if previous.epoch == done.key.epoch else None
     return spec.run_nonce if done.seen.began_with is None else done.seen.began_with
+
+
+def _times(frame: Frame, done: Round) -> dict[str, object]:
+    """Return since when the latest attempt has made no progress, or has had no executor, for the operator that comes next.
+
+    Times that stand in the status stay as long as they say the same: each look counts them anew, a moment later or earlier.
+    """
+    previous, last = frame.previous, done.seen.last
+    if last is None or last.mark is None:
+        return {"progressed_at": None, "progress_mark": None, "starved_since": None}
+    is_same = _is_about(previous, done.key) and previous.progress_mark == last.mark
+    is_starved = last.starved is not None
+    stays = is_same and previous.progressed_at is not None and (previous.starved_since is not None) == is_starved
+    return {
+        "progressed_at": previous.progressed_at if stays else _before(frame.now, last.idle_s),
+        "progress_mark": last.mark,
+        "starved_since": None if not is_starved else previous.starved_since if stays else _before(frame.now, last.starved_s),
+    }
+
+
+def _before(now: str, seconds: float) -> str:
+    moment = datetime.datetime.fromisoformat(now) - datetime.timedelta(seconds=seconds)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _figures(frame: Frame, done: Round, phase: Phase, figures: Figures | None) -> dict[str, object]:

@@ -13,7 +13,7 @@ RUN_TESTS = $(BIN)/python -m devtools.testing $(IN_PARALLEL) $(IN_ORDER) --durat
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run run-lance run-answers run-images docs lint check test test-all test-changed test-slow-machine test-cluster bench format prefetch pin sbom clean cluster cluster-down images
+.PHONY: help setup run run-lance run-answers run-images docs lint check test test-all test-changed test-slow-machine test-cluster bench format prefetch pin sbom audit release clean cluster cluster-down images
 
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -132,6 +132,16 @@ sbom: setup ## list the packages of each image, as CycloneDX, in build/sbom
 	    --no-annotate --quiet --output-file=$$list.txt >/dev/null; \
 	  PYTHONWARNINGS=ignore $(BIN)/cyclonedx-py requirements $$list.txt --pyproject pyproject.toml --output-reproducible --output-format JSON --output-file $$list.cdx.json; \
 	  rm $$list.txt; echo $$list.cdx.json; done
+
+audit: setup ## ask an advisory source about every pinned package: 1 means vulnerable, 3 that no source has answered for all of them
+	@$(BIN)/python -m devtools.release.audit
+
+# Says what is missing before anything is set up. IMAGES=none leaves the images out, IMAGES=folder takes operator.oci.tar and spark.oci.tar of it.
+IMAGES ?= build
+release: $(if $(KEY),setup) ## what this version consists of, signed, in build/release (KEY=path of an SSH key)
+	@test -n "$(KEY)" || { echo "make release signs what it makes, with a key of yours: make release KEY=release_key. To make one, outside of this folder:" >&2; \
+	  echo "  ssh-keygen -t ed25519 -C checkpointed-writes-release -f release_key" >&2; exit 1; }
+	@$(BIN)/python -m devtools.release --key "$(KEY)" --images "$(IMAGES)"
 
 clean: ## remove what the examples and tools made (not .venv)
 	rm -rf build examples/data examples/code/airports.csv examples/output examples/images/model.onnx examples/images/characters.txt .mypy_cache .ruff_cache .hypothesis

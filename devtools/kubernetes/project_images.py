@@ -65,6 +65,14 @@ def build_from_spark(dockerfile: Path, context: Path) -> BuiltImage:
     return _cached("own", _digest(made_of), lambda reference, target: _build_own(spark, dockerfile, context, reference, target))
 
 
+def write_oci_archive(image: BuiltImage, archive: Path, tag: str) -> None:
+    """With layers compressed and a manifest, whose digest a registry then keeps; the archive of `docker save` has none."""
+    with cache.locked(cache.cache_root() / ".buildah.lock"):
+        buildah = Buildah()
+        buildah.load(image)
+        buildah.run("push", "--quiet", "--format=oci", image.reference, f"oci-archive:{archive}:{tag}")
+
+
 def _cached(name: str, digest: str, make: Callable[[str, Path], None]) -> BuiltImage:
     reference = f"localhost/checkpointed-writes-{name}:{digest}"
     entry = cache.ensure(f"image-{name}-{digest}", lambda target: make(reference, target))

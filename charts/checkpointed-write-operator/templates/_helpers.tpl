@@ -47,14 +47,16 @@ Without a cluster to ask (helm template), each counts as one that takes them.
 {{- end -}}
 {{- end -}}
 
-{{/* An image's reference, of (list image-values chart). */}}
+{{/* An image's reference, of (list image-values chart name-of-these-values image). */}}
 {{- define "cw.image" -}}
 {{- $image := index . 0 -}}
 {{- $chart := index . 1 -}}
+{{- $missing := printf "%[1]s.repository is empty: no registry has this project's images. Push the image to a registry of yours, and give its name: --set %[1]s.repository=registry.example.com/checkpointed-writes/%[2]s" (index . 2) (index . 3) -}}
+{{- $repository := required $missing $image.repository -}}
 {{- if $image.digest -}}
-{{- printf "%s@%s" $image.repository $image.digest -}}
+{{- printf "%s@%s" $repository $image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" $image.repository ($image.tag | default $chart.AppVersion) -}}
+{{- printf "%s:%s" $repository ($image.tag | default $chart.AppVersion) -}}
 {{- end -}}
 {{- end -}}
 
@@ -136,7 +138,7 @@ namespaces: {{ .Values.watch.namespaces | toJson }}
 {{- fail "watch.namespaces: name a namespace, or say watch.allNamespaces: true" -}}
 {{- end }}
 workloads:
-  image: {{ include "cw.image" (list .Values.workloads.image .Chart) | quote }}
+  image: {{ include "cw.image" (list .Values.workloads.image .Chart "workloads.image" "spark") | quote }}
   imagePullPolicy: {{ .Values.workloads.image.pullPolicy }}
   serviceAccountName: {{ .Values.workloads.serviceAccount.name }}
   {{- with include "cw.storageSecretName" . }}

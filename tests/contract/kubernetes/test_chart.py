@@ -76,6 +76,14 @@ EVERYTHING: Final[Object] = {
     "admissionPolicy": {"pods": True, "catalogs": True},
     "networkPolicies": {"metricsFrom": [{"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}]},
 }
+#: What a user has to give.
+REPOSITORIES: Final[Object] = {
+    "image": {"repository": "registry.example.com/operator"},
+    "workloads": {"image": {"repository": "registry.example.com/spark"}},
+}
+SET_REPOSITORIES: Final = (
+    "--set=image.repository=registry.example.com/operator,workloads.image.repository=registry.example.com/spark"
+)
 ALL_NAMESPACES: Final[Object] = {"watch": {"allNamespaces": True}}
 NOTHING_MADE: Final[Object] = {
     "serviceAccount": {"create": False, "name": "made-elsewhere"},
@@ -104,7 +112,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def helm(home: Path, *arguments: str, values: Object | None = None) -> subprocess.CompletedProcess[str]:
     command = [str(binaries.helm()), *arguments]
     if values is not None:
-        command += ["--values", "-"]
+        repositories = home / "repositories.yaml"
+        repositories.write_text(json.dumps(REPOSITORIES))
+        command += ["--values", str(repositories), "--values", "-"]
     return subprocess.run(
         command,
         env={"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home)},
@@ -446,6 +456,11 @@ def test_a_changed_configuration_makes_new_pods(home: Path) -> None:
         ({"replica": 2}, "replica"),
         ({"replicas": 3}, "/replicas"),
         ({"replicas": "2"}, "/replicas"),
+        ({"image": {"repository": ""}}, "image.repository is empty: no registry has this project's images."),
+        (
+            {"workloads": {"image": {"repository": ""}}},
+            "--set workloads.image.repository=registry.example.com/checkpointed-writes/spark",
+        ),
         ({"image": {"tga": "1"}}, "tga"),
         ({"image": {"digest": "abc"}}, "/image/digest"),
         ({"image": {"pullPolicy": "Sometimes"}}, "/image/pullPolicy"),
@@ -502,7 +517,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     with start_api_server_only(tmp_path_factory.mktemp("chart")) as server:
         server.kubectl("create", "namespace", NAMESPACE)
         server.kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
-        server.helm("install", RELEASE, str(CHART), "--namespace", NAMESPACE)
+        server.helm("install", RELEASE, str(CHART), "--namespace", NAMESPACE, SET_REPOSITORIES)
         yield server
 
 
@@ -658,7 +673,7 @@ def test_the_notes_tell_what_comes_next(server: ApiServer) -> None:
 
 
 def test_an_upgrade_and_an_uninstallation_leave_what_drivers_need(server: ApiServer) -> None:
-    server.helm("upgrade", RELEASE, str(CHART), "--namespace", NAMESPACE, "--set", "replicas=2")
+    server.helm("upgrade", RELEASE, str(CHART), "--namespace", NAMESPACE, SET_REPOSITORIES, "--set", "replicas=2")
     assert server.get("deployment", NAME, "--namespace", NAMESPACE)["spec"]["replicas"] == 2
 
     # Without nodes, the pod that asks for writes first cannot run.
@@ -669,4 +684,4 @@ def test_an_upgrade_and_an_uninstallation_leave_what_drivers_need(server: ApiSer
     with pytest.raises(CommandFailed, match="NotFound"):
         server.kubectl("get", "clusterrole", f"{NAME}-writes")
 
-    server.helm("install", RELEASE, str(CHART), "--namespace", NAMESPACE)
+    server.helm("install", RELEASE, str(CHART), "--namespace", NAMESPACE, SET_REPOSITORIES)

@@ -15,6 +15,7 @@ import yaml
 from checkpoint_operator.cluster.ends.deleting import FINALIZER
 from devtools.kubernetes.api_server_only import ApiServer, start_api_server_only
 from devtools.kubernetes.kube_client import CommandFailed
+from tests.contract.kubernetes.test_chart import SET_REPOSITORIES
 from tests.support.manifests import manifest
 from tests.support.waiting import patience, until
 
@@ -46,7 +47,7 @@ def team(server: ApiServer, request: pytest.FixtureRequest) -> Iterator[str]:
 def installed(server: ApiServer, team: str, **values: Any) -> str:
     """Install or upgrade the release for a namespace; return what Helm says."""
     sets = [f"--set={name.replace('__', '.')}={value}" for name, value in {"watch__namespaces": f"{{{team}}}", **values}.items()]
-    return server.helm("upgrade", "--install", RELEASE, str(CHART), "--namespace", NAMESPACE, *sets)
+    return server.helm("upgrade", "--install", RELEASE, str(CHART), "--namespace", NAMESPACE, SET_REPOSITORIES, *sets)
 
 
 def uninstall(server: ApiServer) -> None:

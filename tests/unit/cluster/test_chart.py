@@ -68,6 +68,12 @@ def test_settings_in_the_values_have_the_fields_of_the_settings_file(definition:
     assert set(definition["required"]) == {name for name, field in model.model_fields.items() if field.is_required()}
 
 
+def test_no_image_is_named_by_default_as_anybody_could_own_its_name() -> None:
+    images = [VALUES["image"], VALUES["workloads"]["image"]]
+
+    assert [image["repository"] for image in images] == ["", ""]
+
+
 def test_the_roles_have_no_wildcards() -> None:
     for path in (CHART / "templates").rglob("*rbac*.yaml"):
         assert '"*"' not in path.read_text(encoding="utf-8"), path

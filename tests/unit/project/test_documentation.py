@@ -131,8 +131,8 @@ def spec_fields() -> set[str]:
     return {field.alias or name for name, field in Spec.model_fields.items()}
 
 
-#: What commands of the documents make.
-MADE = ("examples/output/", "examples/data/", "examples/code/airports.csv")
+#: What commands of the documents make, and what users have outside of the clone.
+MADE = ("examples/output/", "examples/data/", "examples/code/airports.csv", "../release_key", "../allowed_signers")
 
 
 @pytest.mark.parametrize("text", [pytest.param(text, id=where) for where, text in blocks("console")])

@@ -108,6 +108,7 @@ def test_a_manifest_of_the_documents_has_no_problem(text: str, folder: Path) -> 
 
 _BLOCKS: Final = "tests/end_to_end/test_documented_blocks.py"
 _PAGE: Final = "tests/end_to_end/test_your_own_files.py"
+_RELEASE: Final = "tests/contract/test_release.py"
 _QUICK_START: Final = "tests/end_to_end/test_quick_start.py"
 #: Who runs each block of commands, by its document and its first command.
 RUN_BY: Final = {
@@ -129,6 +130,14 @@ RUN_BY: Final = {
     ("docs/operations/troubleshooting.md", ".venv/bin/checkpointed-write status examples/flights-iceberg.yaml"): _BLOCKS,
     ("docs/operations/uninstall.md", ".venv/bin/checkpointed-write forget examples/flights-iceberg.yaml"): _BLOCKS,
     ("docs/operations/upgrade.md", "make setup"): _BLOCKS,
+    (
+        "docs/operations/verify-a-release.md",
+        (
+            "ssh-keygen -Y verify -f ../allowed_signers -I checkpointed-writes -n checkpointed-writes-release"
+            " -s SHA256SUMS.sig < SHA256SUMS"
+        ),
+    ): _RELEASE,
+    ("docs/operations/verify-a-release.md", "ssh-keygen -t ed25519 -C checkpointed-writes-release -f ../release_key"): _RELEASE,
     ("docs/quick-start.md", "make run"): _BLOCKS,
     ("docs/quick-start.md", ".venv/bin/checkpointed-write run examples/flights-lance.yaml"): _BLOCKS,
     ("docs/quick-start.md", "kill -9 $(pgrep -f checkpoint_spark.driver.main)"): _QUICK_START,
@@ -139,6 +148,14 @@ RUN_BY: Final = {
 _IN_A_CLUSTER: Final = "takes a cluster, and no test runs it in these words"
 NOT_RUN: Final = {
     ("README.md", 'pip install ".[local]"'): "installs, and runs all tests",
+    ("docs/operations/verify-a-release.md", "make audit"): "asks sources outside; tests/unit/project/test_audit.py reads answers",
+    (
+        "docs/operations/verify-a-release.md",
+        (
+            "skopeo copy --preserve-digests oci-archive:checkpointed-writes-operator-0.1.0.oci.tar"
+            " docker://registry.example.com/checkpointed-writes/operator:0.1.0"
+        ),
+    ): "takes a registry and a cluster",
     **dict.fromkeys(
         [
             (
@@ -159,7 +176,10 @@ NOT_RUN: Final = {
             ),
             ("charts/checkpointed-write-operator/README.md", "kubectl apply -f - <<EOF"),
             ("charts/checkpointed-write-operator/README.md", "kubectl delete namespace checkpointed-writes"),
-            ("docs/guides/cluster.md", "docker build -f operator/Dockerfile -t checkpointed-writes/operator:0.1.0 ."),
+            (
+                "docs/guides/cluster.md",
+                "docker build -f operator/Dockerfile -t registry.example.com/checkpointed-writes/operator:0.1.0 .",
+            ),
             (
                 "docs/guides/changes.md",
                 (
@@ -176,7 +196,10 @@ NOT_RUN: Final = {
                 "docs/guides/triggers.md",
                 "kubectl get checkpointedwrite clicks -o jsonpath='{.status.conditions[?(@.type==\"UpToDate\")]}'",
             ),
-            ("docs/operations/install.md", "docker build -f operator/Dockerfile -t checkpointed-writes/operator:0.1.0 ."),
+            (
+                "docs/operations/install.md",
+                "docker build -f operator/Dockerfile -t registry.example.com/checkpointed-writes/operator:0.1.0 .",
+            ),
             (
                 "docs/operations/install.md",
                 (

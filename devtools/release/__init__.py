@@ -1,0 +1,1 @@
+"""What one version consists of, in one folder, with checksums of all of it and a signature over these: `make release`."""

@@ -109,7 +109,7 @@ def _check(config: OperatorConfig, settings: Settings) -> int:
 
 def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:
     """Work until the process is told to end (SIGTERM, SIGINT). Raises CheckpointError if only another process can go on."""
-    cache, metrics, health = Cache(), Metrics(), Health()
+    cache, metrics, health = Cache(config.writes_memory_per_namespace), Metrics(), Health()
     queue = _queue(config)
     counts, errors = StoreCounts(), WatchErrors()
     memory = MemoryBudget(config.record_memory)
@@ -132,15 +132,18 @@ def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:
         record_keys=keys,
         cluster=config.cluster_name or (keys.cluster if keys is not None else _ANY_CLUSTER),
     )
+    watched: tuple[str | None, ...] = (None,) if config.all_namespaces else config.namespaces
+    resync = Resync(
+        api, cache, queue.add, watched, lambda namespace: errors.is_forbidden(namespace, PLURAL), warn=controller.warn
+    )
     metrics.watch(
         queue_depth=queue.count_due,
         ages=lambda: ages_by_phase(cache, time.time()),
         requests=lambda: dict(api.requests),
         store_requests=counts.by_request,
         watch_errors=errors.now,
+        left_out=lambda: dict(resync.left_out),
     )
-    watched: tuple[str | None, ...] = (None,) if config.all_namespaces else config.namespaces
-    resync = Resync(api, cache, queue.add, watched, lambda namespace: errors.is_forbidden(namespace, PLURAL))
 
     def run_resync() -> bool:
         if keys is not None:

@@ -26,8 +26,8 @@ class Conflict(Retryable):
 
 
 class KubeApi(Protocol):
-    def get_write(self, namespace: str, name: str) -> Object | None:
-        """Return a CheckpointedWrite as it is now, or None."""
+    def get_write(self, namespace: str, name: str, *, is_whole: bool = False) -> Object | None:
+        """Return a CheckpointedWrite as it is now, or None. `is_whole`: also with a spec that is too large to be kept."""
 
     def list_writes(self, namespace: str | None) -> Sequence[Object]:
         """Return which CheckpointedWrites a namespace has (None: all have), in which version, and since when."""

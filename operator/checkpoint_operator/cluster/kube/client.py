@@ -73,8 +73,9 @@ class KubernetesApi:
         #: Requests by verb and kind, for the metrics and for whoever counts writes.
         self.requests: dict[tuple[str, str], int] = {}
 
-    def get_write(self, namespace: str, name: str) -> Object | None:
-        return self._ask("GET", _write_path(namespace, name), "write", absent_is_none=True)
+    def get_write(self, namespace: str, name: str, *, is_whole: bool = False) -> Object | None:
+        most = api_json.NO_LIMIT if is_whole else api_json.MOST_SPEC_BYTES
+        return self._ask("GET", _write_path(namespace, name), "write", absent_is_none=True, most_spec_bytes=most)
 
     def list_writes(self, namespace: str | None) -> Sequence[Object]:
         place = f"namespaces/{namespace}/" if namespace else ""
@@ -197,6 +198,7 @@ class KubernetesApi:
         absent_is_none: bool = False,
         accept: str = "application/json",
         objects: int = api_json.ALONE,
+        most_spec_bytes: int = api_json.MOST_SPEC_BYTES,
     ) -> Object | None:
         headers = {"Accept": accept, "Content-Type": content_type}
         request = self._api.param_serialize(
@@ -215,7 +217,7 @@ class KubernetesApi:
         if response.status >= 300:
             raise _translate(verb, path, kind, response.status, text)
         try:
-            answer: Object = api_json.loads(text, objects)
+            answer: Object = api_json.loads(text, objects, most_spec_bytes)
         except ValueError as error:
             raise Retryable(
                 reasons.API_UNAVAILABLE, f"the API server's answer to {verb} {path} is no JSON; is there a proxy between?"

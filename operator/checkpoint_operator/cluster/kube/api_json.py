@@ -63,10 +63,10 @@ def loads(text: bytes, objects: int = ALONE, most_spec_bytes: int = MOST_SPEC_BY
 
 def split_list(text: bytes) -> tuple[bytes, Iterator[bytes]]:
     """Return a list without its objects, and these, as `cut` leaves them: no more than one is parsed at a time."""
-    text = cut(text, OF_A_LIST)
+    text = _not_too_deep(text)
     spans = [(start, end) for depth, start, end, _ in _inner_values(text, OF_A_LIST) if depth == OF_A_LIST]
     rest = text[: spans[0][0]] + text[spans[-1][1] :] if spans else text
-    return rest, (text[start:end] for start, end in spans)
+    return rest, (cut(text[start:end]) for start, end in spans)
 
 
 def weight(value: Any) -> int:
@@ -81,10 +81,13 @@ def cut(text: bytes, objects: int = ALONE, most_spec_bytes: int = MOST_SPEC_BYTE
 
     `objects` says how deep they are. Takes time linear in the length, and no recursion.
     """
-    if _depth(text) > MOST_DEPTH:
-        text = b"".join(_kept(text))
+    text = _not_too_deep(text)
     is_small = len(text) <= most_spec_bytes and _values(text, 0, len(text)) <= MOST_VALUES
     return text if is_small else _without_crowds(text, objects, most_spec_bytes)
+
+
+def _not_too_deep(text: bytes) -> bytes:
+    return b"".join(_kept(text)) if _depth(text) > MOST_DEPTH else text
 
 
 def _depth(text: bytes) -> int:

@@ -122,7 +122,7 @@ def _phases() -> str:
 
 def _metrics() -> str:
     metrics = Metrics()
-    metrics.watch(lambda: 0, dict, dict, dict, lambda: ())
+    metrics.watch(lambda: 0, dict, dict, dict, lambda: (), dict)
     lines = ["# Metrics", "", "Of the operator, for Prometheus.", "", "| metric | type | meaning |", "|---|---|---|"]
     for family in metrics.registry.collect():
         name = f"{family.name}_total" if family.type == "counter" else family.name

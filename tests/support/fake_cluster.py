@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import copy
 import itertools
+import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from checkpoint_operator.cluster.kube import api_json
 from checkpoint_operator.cluster.kube.api import Conflict
 from checkpoint_operator.cluster.pods.driver_pod import (
     ATTEMPT_LABEL,
@@ -59,6 +61,12 @@ def merge_patch(target: Any, patch: Any) -> Any:
         else:
             merged[name] = merge_patch(merged.get(name), value)
     return merged
+
+
+def as_read(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """As it comes from the API server, and is read."""
+    read: Mapping[str, Any] = api_json.loads(json.dumps(body, separators=(",", ":")).encode())
+    return read
 
 
 @dataclass
@@ -115,9 +123,10 @@ class FakeApi:
 
     # --- the port -------------------------------------------------------------------------------------------------------------
 
-    def get_write(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+    def get_write(self, namespace: str, name: str, *, is_whole: bool = False) -> Mapping[str, Any] | None:
         self._ask("get write")
-        return self.writes.get(WriteName(namespace, name))
+        body = self.writes.get(WriteName(namespace, name))
+        return body if body is None or is_whole else as_read(body)
 
     def list_writes(self, namespace: str | None) -> Sequence[Mapping[str, Any]]:
         self._ask("list writes")
@@ -276,13 +285,12 @@ class FakeApi:
             self._store(key, merged)
             if merged["metadata"].get("deletionTimestamp") and not merged["metadata"].get("finalizers"):
                 self._remove(key)
-            result: Mapping[str, Any] = merged
-            return result
+            return as_read(merged)
 
     def _store(self, key: WriteName, body: dict[str, Any]) -> None:
         body["metadata"] = {**body["metadata"], "resourceVersion": str(next(self._versions))}
         self.writes[key] = body
-        self.cache.hear_write(copy.deepcopy(body))
+        self.cache.hear_write(as_read(body))
         self.wake(key)
 
     def _remove(self, key: WriteName) -> None:

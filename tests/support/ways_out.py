@@ -632,6 +632,12 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/cluster/test_pod_policy.py::test_what_reaches_beyond_the_pod_is_refused_by_its_field": (
         "leave it out, or ask the administrator of the operator to allow it: workloads.allowed in the chart's values",
     ),
+    "unit/cluster/test_resync.py::test_a_write_that_had_no_room_is_served_once_another_is_deleted_as_the_message_says": (
+        "of the operator's memory that a namespace may have; delete writes, or raise writesMemoryPerNamespace",
+    ),
+    "controller/test_large_manifests.py::test_long_arguments_are_put_into_a_file_of_the_code_as_the_message_says": (
+        "put long arguments into a file of spec.code, and name that in the arguments",
+    ),
     "unit/cluster/test_pod_drivers.py::test_a_pod_of_another_write_in_the_place_of_our_driver_is_for_a_person": (
         "is not one of this write, and stands where its driver would: remove it",
     ),

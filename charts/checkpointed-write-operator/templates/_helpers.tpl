@@ -155,6 +155,7 @@ recordKeys:
   acceptUnsigned: {{ .Values.recordKeys.acceptUnsigned }}
 commitWorkers: {{ .Values.commitWorkers | int }}
 recordMemory: {{ .Values.recordMemory }}
+writesMemoryPerNamespace: {{ .Values.writesMemoryPerNamespace }}
 driversPerNamespace: {{ .Values.driversPerNamespace | int }}
 verify: {{ .Values.verify }}
 allowLocalPaths: {{ .Values.allowLocalPaths }}

@@ -14,6 +14,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from checkpoint_operator.cluster.pods.pod_policy import PodPolicy
+from checkpoint_operator.cluster.watch.shares import MOST_OF_A_NAMESPACE
 from checkpoint_operator.yaml_documents import parse_document
 from checkpoint_protocol.manifest.quantities import Size
 from checkpoint_protocol.manifest.sections import Label, ObjectName, Section
@@ -71,6 +72,11 @@ class OperatorConfig(Section):
         ge=64 << 20,
         description="Memory for the records that are read at once, of all writes, and as much for the metadata of tables. "
         "Below a quarter of the container's limit.",
+    )
+    writes_memory_per_namespace: Size = Field(
+        default=MOST_OF_A_NAMESPACE,
+        ge=1 << 20,
+        description="Memory for the objects of a namespace's writes. Where they would take more, the oldest are served.",
     )
     drivers_per_namespace: int = Field(
         default=20,

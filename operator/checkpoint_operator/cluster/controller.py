@@ -126,6 +126,10 @@ class Controller:
             self.cluster,
         )
 
+    def warn(self, body: Mapping[str, Any], reason: str, message: str) -> None:
+        """Tell people something about an object that is not reconciled."""
+        self._publisher.warn(body, reason, message)
+
     def reconcile(self, key: WriteName) -> float | None:
         """Bring one write on as far as it goes now; return after how many seconds to come back, None to wait for an event."""
         body = self.cache.write(key)

@@ -31,7 +31,6 @@ from checkpoint_operator.cluster.check import check_settings
 from checkpoint_operator.cluster.code_source import CodeSource
 from checkpoint_operator.cluster.config import DEFAULT_PATH, OperatorConfig, load_config
 from checkpoint_operator.cluster.controller import Controller
-from checkpoint_operator.cluster.ends.deleting import is_held
 from checkpoint_operator.cluster.kube.client import PLURAL, KubernetesApi, connect
 from checkpoint_operator.cluster.metrics.counters import Metrics
 from checkpoint_operator.cluster.metrics.counting_store import CountingStore, StoreCounts
@@ -121,12 +120,12 @@ def _before_uninstall(config: OperatorConfig) -> int:
     except CheckpointError as error:
         sys.stderr.write(f"error: {error.reason}: {printable(error.message)}\n")
         return EXIT_FAILED
-    held = [f"{it['namespace']}/{it['name']}" for it in (write["metadata"] for write in chain(*lists)) if is_held(it)]
-    if not held:
+    found = [f"{it['namespace']}/{it['name']}" for it in (write["metadata"] for write in chain(*lists))]
+    if not found:
         return EXIT_DONE
-    more = f" and {len(held) - _MOST_TOLD:,} more" if len(held) > _MOST_TOLD else ""
+    more = f" and {len(found) - _MOST_TOLD:,} more" if len(found) > _MOST_TOLD else ""
     sys.stderr.write(
-        f"error: {len(held):,} CheckpointedWrites are there ({', '.join(held[:_MOST_TOLD])}{more}). Only the operator removes "
+        f"error: {len(found):,} CheckpointedWrites are there ({', '.join(found[:_MOST_TOLD])}{more}). Only the operator removes "
         "their finalizer, so without it neither they nor their namespaces can be deleted. Delete them first: kubectl delete "
         "checkpointedwrites --all --all-namespaces. To keep them for another installation: helm uninstall --no-hooks\n"
     )
@@ -139,7 +138,7 @@ def _watched(config: OperatorConfig) -> tuple[str | None, ...]:
 
 def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:
     """Work until the process is told to end (SIGTERM, SIGINT). Raises CheckpointError if only another process can go on."""
-    cache, metrics, health = Cache(), Metrics(), Health()
+    cache, metrics, health = Cache(config.writes_memory_per_namespace), Metrics(), Health()
     queue = _queue(config)
     counts, errors = StoreCounts(), WatchErrors()
     memory = MemoryBudget(config.record_memory)
@@ -162,14 +161,17 @@ def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:
         record_keys=keys,
         cluster=config.cluster_name or (keys.cluster if keys is not None else _ANY_CLUSTER),
     )
+    resync = Resync(
+        api, cache, queue.add, _watched(config), lambda namespace: errors.is_forbidden(namespace, PLURAL), warn=controller.warn
+    )
     metrics.watch(
         queue_depth=queue.count_due,
         ages=lambda: ages_by_phase(cache, time.time()),
         requests=lambda: dict(api.requests),
         store_requests=counts.by_request,
         watch_errors=errors.now,
+        left_out=lambda: dict(resync.left_out),
     )
-    resync = Resync(api, cache, queue.add, _watched(config), lambda namespace: errors.is_forbidden(namespace, PLURAL))
 
     def run_resync() -> bool:
         if keys is not None:

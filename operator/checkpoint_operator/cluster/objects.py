@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from checkpoint_operator.cluster.kube import api_json
 from checkpoint_operator.cluster.pods.driver_pod import Owner
 from checkpoint_operator.cluster.status.round_status import APPROVE_ANNOTATION, RETRY_ANNOTATION
 from checkpoint_protocol.manifest.spec import CheckpointedWrite, ManifestInvalid, parse_manifest
@@ -15,10 +14,15 @@ _MOST_ANNOTATION_TEXT: Final = 128
 
 def manifest_of(body: Mapping[str, Any]) -> CheckpointedWrite:
     """Read the manifest in an object, without what the API server has added. Raises ManifestInvalid."""
-    if body["spec"] is None:
-        raise ManifestInvalid((f"spec: the object has more than {api_json.MOST_VALUES:,} values, and is not read",))
+    if not has_spec(body):
+        raise ManifestInvalid((f"spec: {body['spec']}",))
     metadata = {name: body["metadata"][name] for name in ("name", "namespace")}
     return parse_manifest({"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": metadata, "spec": body["spec"]})
+
+
+def has_spec(body: Mapping[str, Any]) -> bool:
+    """Whether the spec was read, and is not the text that says why not."""
+    return not isinstance(body["spec"], str)
 
 
 def owner_of(body: Mapping[str, Any]) -> Owner:

@@ -685,3 +685,12 @@ def test_an_upgrade_and_an_uninstallation_leave_what_drivers_need(server: ApiSer
         server.kubectl("get", "clusterrole", f"{NAME}-writes")
 
     server.helm("install", RELEASE, str(CHART), "--namespace", NAMESPACE, SET_REPOSITORIES)
+
+
+def test_each_workload_namespace_has_a_quota_of_writes_only_where_the_values_say_so(home: Path) -> None:
+    assert not of_kind(render(home, TWO), "ResourceQuota")
+
+    quotas = of_kind(render(home, {**TWO, "workloads": {"mostWrites": 200}}), "ResourceQuota")
+
+    assert [quota["metadata"]["namespace"] for quota in quotas] == ["team-a", "team-b"]
+    assert [quota["spec"] for quota in quotas] == [{"hard": {"count/checkpointedwrites.checkpointed.dev": "200"}}] * 2

@@ -16,6 +16,7 @@ from checkpoint_operator.cluster.kube.client import KubernetesApi, named
 from checkpoint_operator.cluster.pods.driver_pod import DRIVER_CONTAINER, EXECUTOR_CONTAINER, ROLE_LABEL
 from checkpoint_operator.cluster.status.events import event_body
 from checkpoint_operator.cluster.watch.cache import Cache
+from checkpoint_operator.crd.status_model import UNOBSERVED_STATUS
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND
@@ -182,7 +183,7 @@ def test_an_applied_write_has_a_uid_a_generation_and_a_version(world: World) -> 
     assert body["metadata"]["uid"]
     assert body["metadata"]["generation"] == 1
     assert version_of(body)
-    assert body["status"] == {"observedGeneration": -1}, "no operator has seen it"
+    assert body["status"] == UNOBSERVED_STATUS, "no operator has seen it"
 
 
 def test_a_list_of_writes_has_their_metadata(world: World) -> None:
@@ -203,11 +204,11 @@ def test_a_status_is_patched_and_does_not_change_the_generation(world: World) ->
         "default", "a", {"metadata": {"resourceVersion": version_of(body)}, "status": {"phase": "Running", "epoch": 1}}
     )
 
-    assert patched["status"] == {"observedGeneration": -1, "phase": "Running", "epoch": 1}
+    assert patched["status"] == {**UNOBSERVED_STATUS, "phase": "Running", "epoch": 1}
     assert patched["metadata"]["generation"] == 1
     assert version_of(patched) != version_of(body)
     again = world.api.patch_status("default", "a", {"status": {"phase": None}})
-    assert again["status"] == {"observedGeneration": -1, "epoch": 1}
+    assert again["status"] == {name: value for name, value in {**UNOBSERVED_STATUS, "epoch": 1}.items() if name != "phase"}
 
 
 def test_the_manager_of_the_fields_that_the_operator_sets_has_its_name(world: World) -> None:
@@ -236,7 +237,7 @@ def test_a_patch_of_the_object_leaves_its_status_alone(world: World) -> None:
 
     patched = world.api.patch_write("default", "a", {"metadata": {"finalizers": ["checkpointed.dev/test"]}})
 
-    assert patched["status"] == {"observedGeneration": -1, "phase": "Running"}
+    assert patched["status"] == {**UNOBSERVED_STATUS, "phase": "Running"}
     assert patched["metadata"]["finalizers"] == ["checkpointed.dev/test"]
     world.api.patch_write("default", "a", {"metadata": {"finalizers": None}})
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
 from checkpoint_operator.cluster.kube import api_json
 from checkpoint_operator.cluster.objects import manifest_of
-from checkpoint_operator.cluster.watch.watching import _BoundedContent
+from checkpoint_operator.cluster.watch.answers import _Lines
 from checkpoint_protocol.manifest.spec import MOST_DEPTH, ManifestInvalid, validate_model
 from checkpoint_protocol.places.settings import Settings
 
@@ -90,7 +90,7 @@ def test_of_an_object_with_very_many_values_the_spec_is_left_out_and_all_beside_
 
     assert answer["metadata"] == {"resourceVersion": "7"}
     assert first == last == json.loads(small)
-    assert large["spec"] is None
+    assert large["spec"] == "the object has more than 50,000 values, and is not read"
     assert large["status"] == {"phase": "Running", "spec": {}}
     assert {name: large["metadata"][name] for name in ("name", "uid", "labels")} == {
         "name": "large",
@@ -105,7 +105,7 @@ def test_it_is_found_alone_and_in_a_watch(form: bytes, objects: int) -> None:
     answer = api_json.loads(form % crowded("large", 2 * api_json.MOST_VALUES), objects)
 
     large = answer.get("object", answer)
-    assert (large["spec"], large["metadata"]["name"]) == (None, "large")
+    assert (type(large["spec"]), large["metadata"]["name"]) == (str, "large")
 
 
 def test_many_objects_with_many_values_together_are_left_as_they_are() -> None:
@@ -119,6 +119,20 @@ def test_an_object_that_was_not_read_is_no_manifest_and_says_why() -> None:
 
     with pytest.raises(ManifestInvalid, match="more than 50,000 values"):
         manifest_of(body)
+
+
+def test_a_spec_that_is_too_large_is_no_manifest_and_says_how_large_it_may_be_and_what_to_do() -> None:
+    body = json.loads(crowded("long", 10))
+    body["spec"]["steps"][0]["arguments"]["a"] = "x" * api_json.MOST_SPEC_BYTES
+    long = json.dumps(body, separators=(",", ":")).encode()
+
+    first, second, third = api_json.loads(listed(crowded("a", 10), long, crowded("b", 10)), api_json.OF_A_LIST)["items"]
+
+    assert (first["metadata"]["name"], third["spec"]) == ("a", first["spec"])
+    assert (second["metadata"], second["status"]) == (body["metadata"], body["status"])
+    with pytest.raises(ManifestInvalid, match=r"spec: it has 524,\d{3} bytes as JSON, and is not read above 524,288; put long"):
+        manifest_of(second)
+    assert api_json.loads(long, most_spec_bytes=api_json.NO_LIMIT) == body
 
 
 @pytest.mark.parametrize("text", [b"]" * 60_000 + b"," * 60_000, b"[" * 60 + b"," * 60_000, b'"' + b"," * 60_000])
@@ -141,15 +155,19 @@ class Arriving:
             yield piece
 
 
-def test_each_line_of_a_watch_is_cut_by_itself_however_it_arrives() -> None:
-    lines = [b'{"n": 1}', b'{"deep": ' + nested(3000) + b"}", b'{"n": 3}']
+def test_each_line_of_a_watch_is_taken_by_itself_however_it_arrives() -> None:
+    lines = [b'{"n": 1}', b'{"n": 2}', b'{"n": 3}']
     text = b"\n".join(lines)
-    content = _BoundedContent(Arriving(*(text[at : at + 7] for at in range(0, len(text), 7))))  # type: ignore[arg-type]
+    taken: list[bytes] = []
 
-    async def read() -> list[object]:
-        return [json.loads(line) async for line in content.iter_chunked(1 << 20)]
+    def take(some: Iterable[bytes]) -> bytes:
+        taken.extend(some)
+        return b"".join(line + b"\n" for line in some)
 
-    first, deep, last = asyncio.run(read())
+    content = _Lines(Arriving(*(text[at : at + 7] for at in range(0, len(text), 7))), take)  # type: ignore[arg-type]
 
-    assert (first, last) == ({"n": 1}, {"n": 3})
-    assert depth_of(deep) == api_json.MOST_DEPTH
+    async def read() -> bytes:
+        return b"".join([data async for data in content.iter_chunked(1 << 20)])
+
+    assert asyncio.run(read()) == text + b"\n"
+    assert taken == lines

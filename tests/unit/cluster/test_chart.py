@@ -96,6 +96,7 @@ def test_the_smallest_configuration_gets_every_default(tmp_path: Path) -> None:
     assert config.workloads.storage_secret_name is None
     assert config.commit_workers == VALUES["commitWorkers"] == 2
     assert config.record_memory == parse_size_bytes(VALUES["recordMemory"]) == 320 << 20
+    assert config.writes_memory_per_namespace == parse_size_bytes(VALUES["writesMemoryPerNamespace"]) == 32 << 20
     assert (config.cluster_name or "") == VALUES["clusterName"] == ""
     assert config.retention_days == VALUES["retentionDays"] == 0
     assert config.resync_seconds == VALUES["resyncSeconds"] == 300

@@ -311,3 +311,58 @@ def test_pods_that_have_ended_are_not_asked_for() -> None:
     resync.run()
 
     assert asked == ["list writes"]
+
+
+# --- writes that have no room ----------------------------------------------------------------------------------------------
+
+
+def crowded() -> tuple[FakeApi, Cache, Resync, list[WriteName], list[str]]:
+    """Three writes of a namespace, of which two have room: a, which the watch has told, and b."""
+    told, woken, warned = Cache(100_000), list[WriteName](), list[str]()
+    api = FakeApi(Cache(), lambda key: None)
+    for name in "abc":
+        api.apply({**MANIFEST, "metadata": {"name": name}, "spec": {"long": "x" * 40_000}})
+
+    def warn(body: Mapping[str, Any], reason: str, message: str) -> None:
+        warned.append(f"{body['metadata']['name']}: {reason}: {message}")
+
+    resync = Resync(api, told, woken.append, ["default"], clock=Clock(), warn=warn)
+    told.hear_write(api.writes[WriteName("default", "a")])
+    return api, told, resync, woken, warned
+
+
+def test_writes_that_have_no_room_are_told_once_and_neither_woken_nor_a_sign_of_a_dead_watch() -> None:
+    api, told, resync, woken, warned = crowded()
+    told.hear_write(api.writes[WriteName("default", "b")])
+
+    assert later(resync)
+
+    assert [key.name for key in woken] == ["a", "b", "a", "b"]
+    assert resync.left_out == {"default": 1}
+    (said,) = warned
+    assert said.startswith("c: NotServed: 1 write of the namespace (this one and all that are younger) cannot be served")
+
+
+def test_a_write_that_had_no_room_is_served_once_another_is_deleted_as_the_message_says() -> None:
+    api, told, resync, woken, _ = crowded()
+    resync.run()
+    assert {key.name for key in told.write_names()} == {"a", "b"}
+
+    gone = WriteName("default", "a")
+    told.remove_write(api.writes[gone])
+    api.delete(gone)
+    woken.clear()
+    resync.run()
+
+    assert {key.name for key in told.write_names()} == {"b", "c"}
+    assert [key.name for key in woken] == ["b", "c"]
+    assert resync.left_out == {"default": 0}
+
+
+def test_a_write_that_had_no_room_is_served_by_an_operator_that_has_more_memory_for_its_namespace() -> None:
+    api, _, _, woken, _ = crowded()
+    more = Cache(200_000)
+
+    Resync(api, more, woken.append, ["default"], clock=Clock()).run()
+
+    assert {key.name for key in more.write_names()} == {"a", "b", "c"}

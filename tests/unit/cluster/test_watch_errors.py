@@ -104,11 +104,12 @@ def test_a_kind_is_unknown_where_a_watch_of_it_is_not_found_in_whatever_namespac
 
 def test_a_scrape_shows_the_watches_that_are_refused() -> None:
     metrics, errors = Metrics(), WatchErrors()
-    metrics.watch(lambda: 0, dict, dict, dict, errors.now)
+    metrics.watch(lambda: 0, dict, dict, dict, errors.now, lambda: {"team": 3})
     errors.note(WRITES, "403 Forbidden")
     errors.note("/api/v1/pods", "503 Service Unavailable")
 
     text = generate_latest(metrics.registry).decode()
 
+    assert 'checkpointed_writes_writes_not_served{namespace="team"} 3.0' in text
     assert 'checkpointed_writes_watches_failing{kind="checkpointedwrites",namespace="team"} 1.0' in text
     assert 'checkpointed_writes_watches_failing{kind="pods",namespace=""} 1.0' in text

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from checkpoint_operator.cluster.kube.api import KubeApi
+from checkpoint_operator.cluster.kube.api import Conflict, KubeApi
 from checkpoint_operator.cluster.naming import confirm_object, named_object
-from checkpoint_operator.cluster.objects import manifest_of, owner_of
+from checkpoint_operator.cluster.objects import has_spec, manifest_of, owner_of
 from checkpoint_operator.cluster.own_disk import refuse_own_disk
 from checkpoint_operator.cluster.pods.driver_pod import Owner
 from checkpoint_operator.cluster.status.object_status import status_of
@@ -34,11 +34,6 @@ ABANDON_ANNOTATION: Final = "checkpointed.dev/abandon"
 _log = logging.getLogger(__name__)
 
 
-def is_held(metadata: Mapping[str, Any]) -> bool:
-    """Whether an object waits for an operator before it can go away."""
-    return FINALIZER in (metadata.get("finalizers") or ())
-
-
 @dataclass(frozen=True, slots=True)
 class ObjectDeletion:
     api: KubeApi
@@ -60,8 +55,10 @@ class ObjectDeletion:
     def delete(self, key: WriteName, body: Mapping[str, Any]) -> bool:
         """End the write and let its object go; False if something holds that up, which is told. Idempotent."""
         metadata = body["metadata"]
-        if not is_held(metadata):
+        if FINALIZER not in (metadata.get("finalizers") or ()):
             return True
+        if not has_spec(body):
+            body = self._read_whole(key, body)
         if (metadata.get("annotations") or {}).get(ABANDON_ANNOTATION) == "true":
             self._keep_from_landing(key, body)
         elif (held_up := self._clean_up(body)) is not None:
@@ -76,6 +73,13 @@ class ObjectDeletion:
         patch = {"metadata": {"resourceVersion": version, "finalizers": finalizers or None}}
         self.api.patch_write(key.namespace, key.name, patch)
         return True
+
+    def _read_whole(self, key: WriteName, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the object with its spec, which says where there is something to clean up, however large it was made since."""
+        whole = self.api.get_write(key.namespace, key.name, is_whole=True)
+        if whole is None or whole["metadata"]["uid"] != body["metadata"]["uid"]:
+            raise Conflict(f"the object {key.namespace}/{key.name} is gone, or was made again")
+        return whole
 
     def _keep_from_landing(self, key: WriteName, body: Mapping[str, Any]) -> None:
         """Put the note of a deletion that a person has abandoned, if the store answers: no committer begins any more then."""

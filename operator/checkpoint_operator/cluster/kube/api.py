@@ -26,11 +26,11 @@ class Conflict(Retryable):
 
 
 class KubeApi(Protocol):
-    def get_write(self, namespace: str, name: str) -> Object | None:
-        """Return a CheckpointedWrite as it is now, or None."""
+    def get_write(self, namespace: str, name: str, *, is_whole: bool = False) -> Object | None:
+        """Return a CheckpointedWrite as it is now, or None. `is_whole`: also with a spec that is too large to be kept."""
 
     def list_writes(self, namespace: str | None) -> Sequence[Object]:
-        """Return the metadata of a namespace's CheckpointedWrites (None: of all), as new as the API server has them at hand."""
+        """Return which CheckpointedWrites a namespace has (None: all have), in which version, and since when."""
 
     def patch_write(self, namespace: str, name: str, patch: Object) -> Object:
         """Merge-patch a CheckpointedWrite and return it. Conflict if the patch names a resourceVersion that is not current."""
@@ -45,12 +45,10 @@ class KubeApi(Protocol):
         """Return a pod as it is now, or None."""
 
     def list_driver_pods(self, namespace: str | None) -> Sequence[Object]:
-        """Return the metadata of all driver pods of a namespace (None: of all), as new as the API server has them at hand."""
+        """Return which driver pods a namespace has (None: all have)."""
 
     def list_executor_pods(self, namespace: str, labels: Mapping[str, str | None]) -> Sequence[Object]:
-        """Return executor pods with these labels, and without those of no value, as new as the API server has them at hand; of
-        very many, some.
-        """
+        """Return executor pods with these labels, and without those of no value; of very many, some."""
 
     def try_pod(self, namespace: str, pod: Object) -> str | None:
         """Ask whether a pod would be admitted, and make none; return what the API server says against it."""

@@ -22,6 +22,12 @@ _OPERATOR: Final = "checkpointed-write-operator"
 _TIMEOUT_S: Final = (5.0, 30.0)
 #: A thousand objects with their specs are ten megabytes, and a spec may be as large as its author likes.
 _METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+#: Of a list: as many of the largest objects that the API server takes are 30 MB, and a thousand writes are fifty requests.
+PAGE: Final = 20
+#: A list whose pages the API server does not keep any more is begun again.
+_LISTS_BEGUN: Final = 3
+#: Labels, annotations and who has managed which field may be as large as their author likes.
+_LISTED: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
 #: With several hundred executors, one that runs is soon among them.
 _MOST_EXECUTORS: Final = 100
 _NOT_ADMITTED: Final = "the cluster does not admit the driver's pod: "
@@ -31,8 +37,12 @@ _WITHOUT_RIGHT: Final = "cannot create resource"
 _EXISTS: Final = "already exists"
 _UNKNOWN_FIELD: Final = "strict decoding error: "
 _MERGE_PATCH: Final = "application/merge-patch+json"
-_NOT_FOUND, _CONFLICT, _INVALID, _FORBIDDEN = 404, 409, 422, 403
+_NOT_FOUND, _CONFLICT, _GONE, _INVALID, _FORBIDDEN = 404, 409, 410, 422, 403
 _PASSING: Final = frozenset({401, 408, 429})
+
+
+class _Expired(Retryable):
+    """The API server does not keep what the rest of a list is read from any more."""
 
 
 def connect() -> KubernetesApi:
@@ -63,16 +73,13 @@ class KubernetesApi:
         #: Requests by verb and kind, for the metrics and for whoever counts writes.
         self.requests: dict[tuple[str, str], int] = {}
 
-    def get_write(self, namespace: str, name: str) -> Object | None:
-        return self._ask("GET", _write_path(namespace, name), "write", absent_is_none=True)
+    def get_write(self, namespace: str, name: str, *, is_whole: bool = False) -> Object | None:
+        most = api_json.NO_LIMIT if is_whole else api_json.MOST_SPEC_BYTES
+        return self._ask("GET", _write_path(namespace, name), "write", absent_is_none=True, most_spec_bytes=most)
 
     def list_writes(self, namespace: str | None) -> Sequence[Object]:
         place = f"namespaces/{namespace}/" if namespace else ""
-        # From the API server's own cache: cheap, and good enough to find out that a watch is far behind.
-        path = f"/apis/{API_VERSION}/{place}{PLURAL}?resourceVersion=0"
-        answer = self._ask("GET", path, "writes", accept=_METADATA_ONLY, objects=api_json.OF_A_LIST)
-        assert answer is not None
-        return list(answer["items"] or ())
+        return self._list(f"/apis/{API_VERSION}/{place}{PLURAL}?", "writes")
 
     def patch_write(self, namespace: str, name: str, patch: Object) -> Object:
         return self._change("PATCH", _write_path(namespace, name), "write", patch)
@@ -88,17 +95,13 @@ class KubernetesApi:
 
     def list_driver_pods(self, namespace: str | None) -> Sequence[Object]:
         place = f"namespaces/{namespace}/" if namespace else ""
-        selector = f"labelSelector={ROLE_LABEL}%3D{DRIVER_CONTAINER}"
-        path = f"/api/v1/{place}pods?{selector}&resourceVersion=0"
-        answer = self._ask("GET", path, "pods", accept=_METADATA_ONLY, objects=api_json.OF_A_LIST)
-        assert answer is not None
-        return list(answer["items"] or ())  # of no objects there is no list
+        return self._list(f"/api/v1/{place}pods?labelSelector={ROLE_LABEL}%3D{DRIVER_CONTAINER}&", "pods")
 
     def list_executor_pods(self, namespace: str, labels: Mapping[str, str | None]) -> Sequence[Object]:
         chosen = {**labels, ROLE_LABEL: EXECUTOR_CONTAINER}
         wanted = (f"!{name}" if value is None else f"{name}={value}" for name, value in chosen.items())
         selector = quote(",".join(wanted), safe="")
-        path = f"/api/v1/namespaces/{namespace}/pods?labelSelector={selector}&resourceVersion=0&limit={_MOST_EXECUTORS}"
+        path = f"/api/v1/namespaces/{namespace}/pods?labelSelector={selector}&limit={_MOST_EXECUTORS}"
         answer = self._ask("GET", path, "pods", objects=api_json.OF_A_LIST)
         assert answer is not None
         return list(answer["items"] or ())
@@ -151,6 +154,29 @@ class KubernetesApi:
 
     # --- inside ---------------------------------------------------------------------------------------------------------------
 
+    def _list(self, path: str, kind: str) -> list[Object]:
+        for _ in range(_LISTS_BEGUN):
+            with contextlib.suppress(_Expired):
+                return self._pages(path, kind)
+        raise Retryable(
+            reasons.API_UNAVAILABLE,
+            f"the API server did not keep the list GET {path} until its end, {_LISTS_BEGUN} times; it is tried again",
+        )
+
+    def _pages(self, path: str, kind: str) -> list[Object]:
+        """Read a list in pages; of each object, what tells it apart. Not of resourceVersion=0, for which `limit` is ignored."""
+        found: list[Object] = []
+        following = ""
+        while True:
+            page = self._ask("GET", f"{path}limit={PAGE}{following}", kind, accept=_METADATA_ONLY, objects=api_json.OF_A_LIST)
+            assert page is not None
+            for body in page["items"] or ():  # of no objects there is no list
+                found.append({"metadata": {name: body["metadata"][name] for name in _LISTED if name in body["metadata"]}})
+            token = page["metadata"].get("continue")
+            if not token:
+                return found
+            following = f"&continue={quote(token, safe='')}"
+
     def _change(self, verb: str, path: str, kind: str, patch: Object) -> Object:
         changed = self._ask(verb, path, kind, patch, _MERGE_PATCH)
         assert changed is not None
@@ -172,6 +198,7 @@ class KubernetesApi:
         absent_is_none: bool = False,
         accept: str = "application/json",
         objects: int = api_json.ALONE,
+        most_spec_bytes: int = api_json.MOST_SPEC_BYTES,
     ) -> Object | None:
         headers = {"Accept": accept, "Content-Type": content_type}
         request = self._api.param_serialize(
@@ -190,7 +217,7 @@ class KubernetesApi:
         if response.status >= 300:
             raise _translate(verb, path, kind, response.status, text)
         try:
-            answer: Object = api_json.loads(text, objects)
+            answer: Object = api_json.loads(text, objects, most_spec_bytes)
         except ValueError as error:
             raise Retryable(
                 reasons.API_UNAVAILABLE, f"the API server's answer to {verb} {path} is no JSON; is there a proxy between?"
@@ -206,6 +233,8 @@ def _translate(verb: str, path: str, kind: str, status: int, text: bytes) -> Che
     said = f"{verb} {path}: {status}: {message}"
     if status == _CONFLICT:
         return Conflict(said)
+    if status == _GONE:
+        return _Expired(reasons.API_UNAVAILABLE, said)
     if kind == "pod" and verb == "POST" and _UNKNOWN_FIELD in message:
         return NeedsChange(reasons.MANIFEST_INVALID, f"{message.partition(_UNKNOWN_FIELD)[2]}")
     if kind == "pod" and verb == "POST" and status in (_INVALID, _FORBIDDEN, _NOT_FOUND, 400):

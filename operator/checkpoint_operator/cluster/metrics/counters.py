@@ -51,12 +51,14 @@ class Metrics:
         requests: Callable[[], Mapping[tuple[str, str], int]],
         store_requests: Callable[[], Mapping[str, int]],
         watch_errors: Callable[[], Iterable[tuple[str | None, str]]],
+        left_out: Callable[[], Mapping[str, int]],
     ) -> None:
         """Register what is looked up at scrape time. `ages`: for each phase, how many writes and the oldest's age in s.
 
-        `watch_errors`: by namespace (None: all) and kind, the watches that do not get through.
+        `watch_errors`: by namespace (None: all) and kind, the watches that do not get through. `left_out`: by namespace, how many
+        writes are not served for want of memory.
         """
-        self.registry.register(_AtScrape(queue_depth, ages, requests, store_requests, watch_errors))
+        self.registry.register(_AtScrape(queue_depth, ages, requests, store_requests, watch_errors, left_out))
 
 
 class _AtScrape(Collector):
@@ -67,8 +69,10 @@ class _AtScrape(Collector):
         requests: Callable[[], Mapping[tuple[str, str], int]],
         store_requests: Callable[[], Mapping[str, int]],
         watch_errors: Callable[[], Iterable[tuple[str | None, str]]],
+        left_out: Callable[[], Mapping[str, int]],
     ) -> None:
         self._watch_errors = watch_errors
+        self._left_out = left_out
         self._queue_depth = queue_depth
         self._ages = ages
         self._requests = requests
@@ -93,6 +97,14 @@ class _AtScrape(Collector):
         for namespace, kind in self._watch_errors():
             watches.add_metric([namespace or "", kind], 1)
         yield watches
+        left_out = GaugeMetricFamily(
+            f"{_PREFIX}_writes_not_served",
+            "Writes that are not served, because older ones take all the memory that their namespace may have.",
+            labels=["namespace"],
+        )
+        for namespace, number in self._left_out().items():
+            left_out.add_metric([namespace], number)
+        yield left_out
         yield _counted("api_requests", "Requests to the API server.", ["verb", "kind"], self._requests())
         yield _counted("store_requests", "Requests to checkpoint stores.", ["request"], self._store_requests())
 

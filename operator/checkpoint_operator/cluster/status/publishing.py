@@ -85,6 +85,10 @@ class Publisher:
         except CheckpointError as error:
             _log.warning("a status could not be written: %s", error.message)
 
+    def warn(self, body: Mapping[str, Any], reason: str, message: str) -> None:
+        """Tell people something about an object, by an event and in the log."""
+        self._create_event(body, reason, message, "Warning")
+
     def _is_due(self, session: Session, before: Status, after: Status) -> bool:
         """Progress alone is told ever more rarely; everything else at once."""
         if _activity_of(before) != _activity_of(after):

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from checkpoint_operator.cluster.kube.api import Conflict
+from checkpoint_operator.cluster.kube.api_json import weight
 from checkpoint_operator.cluster.pods.driver_pod import DRIVER_CONTAINER, WRITE_LABEL
+from checkpoint_operator.cluster.watch.shares import MOST_OF_A_NAMESPACE, Share, rank_of
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND
 
 
@@ -23,6 +25,10 @@ class WriteName(NamedTuple):
 
 
 _MOST_GONE: Final = 1000
+#: For the names and versions of one, wherever they stand.
+_BYTES_OF_ANY: Final = 2_000
+#: Of the metadata of writes: as large as who applies them likes.
+_UNREAD: Final = ("managedFields", "labels", "ownerReferences")
 _POD_METADATA: Final = (
     "name",
     "namespace",
@@ -37,8 +43,13 @@ _POD_METADATA: Final = (
 
 @dataclass(slots=True)
 class Cache:
-    """Thread-safe. An object that is older than what is known is passed over: events may come after our own writes' answers."""
+    """Thread-safe. An object that is older than what is known is passed over: events may come after our own writes' answers.
 
+    Of the writes of a namespace, those are kept that have room in its share (`shares.py`), and the others are as unknown.
+    """
+
+    most_of_a_namespace: int = MOST_OF_A_NAMESPACE
+    _shares: dict[str, Share] = field(default_factory=dict)
     _writes: dict[WriteName, Mapping[str, Any]] = field(default_factory=dict)
     _told: dict[WriteName, Mapping[str, Any]] = field(default_factory=dict)
     _pods: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
@@ -51,23 +62,30 @@ class Cache:
 
         It is not where only the status has changed: we have written it, or another operator has, whom we would answer for ever.
         """
-        key = name_of(body)
-        kept = {**body, "metadata": {name: value for name, value in body["metadata"].items() if name != "managedFields"}}
+        key, rank = name_of(body), rank_of(body)
         with self._lock:
             known = self._writes.get(key)
-            is_news = _is_news(body, known)
-            if is_news:
-                self._writes[key] = kept
-        return is_news and (known is None or _wanted(known) != _wanted(body))
+            share = self._share(key.namespace)
+            if not _is_news(body, known):
+                return False
+            if not share.has_room(rank):
+                self._let_go(key)  # of an object that had the name before
+                return False
+            kept = {**body, "metadata": {name: value for name, value in body["metadata"].items() if name not in _UNREAD}}
+            self._writes[key] = kept
+            for name in share.put(rank, _BYTES_OF_ANY + weight(kept)):
+                self._let_go(key._replace(name=name))
+            return key in self._writes and (known is None or _wanted(known) != _wanted(body))
 
     def hear_write(self, body: Mapping[str, Any]) -> bool:
         """Take a write as the watch tells it; return whether that is a reason to reconcile it."""
         key = name_of(body)
         metadata = {name: body["metadata"].get(name) for name in ("uid", "resourceVersion")}
+        is_reason = self.put_write(body)
         with self._lock:
-            if _is_news(body, self._told.get(key)):
+            if key in self._writes and _is_news(body, self._told.get(key)):
                 self._told[key] = {"metadata": metadata}
-        return self.put_write(body)
+        return is_reason
 
     def has_heard(self, body: Mapping[str, Any]) -> bool:
         """Whether the watch has told of this object, or of a later state of it."""
@@ -81,10 +99,7 @@ class Cache:
         with self._lock:
             known = self._writes.get(key)
             if known is not None and known["metadata"]["uid"] == body["metadata"]["uid"]:
-                del self._writes[key]
-            told = self._told.get(key)
-            if told is not None and told["metadata"]["uid"] == body["metadata"]["uid"]:
-                del self._told[key]
+                self._let_go(key)
         return key
 
     def write(self, key: WriteName) -> Mapping[str, Any] | None:
@@ -102,6 +117,27 @@ class Cache:
         with self._lock:
             known = self._writes.get(name_of(body))
         return _is_news(body, known)
+
+    def has_room(self, body: Mapping[str, Any]) -> bool:
+        """Whether this write is kept, or would be: one that is not is one too many in its namespace."""
+        with self._lock:
+            key = name_of(body)
+            return key in self._writes or self._share(key.namespace).has_room(rank_of(body))
+
+    def make_room(self, namespace: str | None) -> None:
+        """Have the writes of a namespace (None: of all) kept again that had no room: others may have gone since."""
+        with self._lock:
+            for name, share in self._shares.items():
+                if namespace in (None, name):
+                    share.open()
+
+    def _let_go(self, key: WriteName) -> None:
+        self._writes.pop(key, None)
+        self._told.pop(key, None)
+        self._share(key.namespace).drop(key.name)
+
+    def _share(self, namespace: str) -> Share:
+        return self._shares.setdefault(namespace, Share(self.most_of_a_namespace))
 
     def write_names(self) -> list[WriteName]:
         with self._lock:

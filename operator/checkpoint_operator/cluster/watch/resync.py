@@ -8,15 +8,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from checkpoint_operator.cluster.kube.api import KubeApi
+from checkpoint_operator.cluster.kube.api import KubeApi, Object
 from checkpoint_operator.cluster.watch.cache import Cache, WriteName, name_of
+from checkpoint_operator.cluster.watch.shares import rank_of
 from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.manifest.quantities import counted, format_size
 
 #: Longer than a watch lasts, and than one that is silent or refused takes to be tried again: by then it would have recovered by
 #: itself, if it could.
 DEAD_AFTER_S: Final = 420.0
 
 _log = logging.getLogger(__name__)
+
+
+#: The reason of an event.
+NOT_SERVED: Final = "NotServed"
 
 
 class _Unheard(NamedTuple):
@@ -41,6 +47,11 @@ class Resync:
     namespaces: Sequence[str | None]
     is_forbidden: Callable[[str | None], bool] = lambda namespace: False
     clock: Callable[[], float] = time.monotonic
+    #: Tells people something about a write: its object, a reason and a message.
+    warn: Callable[[Object, str, str], None] = lambda body, reason, message: None
+    #: By namespace, how many writes are not served, because the others take all the memory that it may have.
+    left_out: dict[str, int] = field(default_factory=dict)
+    _first_left_out: dict[str, WriteName] = field(default_factory=dict)
     _unheard: dict[WriteName, _Unheard] = field(default_factory=dict)
     _absent: set[WriteName] = field(default_factory=set)
     _absent_pods: set[str] = field(default_factory=set)
@@ -58,7 +69,8 @@ class Resync:
         for namespace in self.namespaces:
             known = {key for key in self.cache.write_names() if namespace in (None, key.namespace)}
             try:
-                bodies = self.api.list_writes(namespace)
+                bodies = sorted(self.api.list_writes(namespace), key=rank_of)
+                self.cache.make_room(namespace)
                 missing = known - {name_of(body) for body in bodies}
                 # A list may be older than what is known: who is absent twice is asked for, and so is who is there unknown.
                 for key in missing & self._absent:
@@ -72,7 +84,10 @@ class Resync:
             self._tell(namespace, None)
             absent |= missing
             is_forbidden = self.is_forbidden(namespace)
+            self._tell_left_out([body for body in bodies if not self.cache.has_room(body)], namespace)
             for body in bodies:
+                if not self.cache.has_room(body):
+                    continue
                 if not is_forbidden and not self.cache.has_heard(body):
                     unheard[name_of(body)] = self._since_when(body)
                 self.wake(name_of(body))
@@ -81,7 +96,7 @@ class Resync:
 
     def _take(self, body: Mapping[str, Any]) -> None:
         """Put a write into the cache that is newer than what is known, as it is now."""
-        if self.cache.is_behind(body):
+        if self.cache.is_behind(body) and self.cache.has_room(body):
             key = name_of(body)
             now = self.api.get_write(key.namespace, key.name)
             if now is not None:
@@ -110,6 +125,21 @@ class Resync:
                 self.cache.remove_pod(known[uid])
         return absent
 
+    def _tell_left_out(self, bodies: Sequence[Object], namespace: str | None) -> None:
+        """Say at the oldest write of each namespace that has no room, once, that it and the younger ones are not served."""
+        left_out: dict[str, list[Object]] = {}
+        for body in bodies:
+            left_out.setdefault(name_of(body).namespace, []).append(body)
+        for where, those in left_out.items():
+            if self._first_left_out.get(where) != name_of(those[0]):
+                self.warn(those[0], NOT_SERVED, _not_served(len(those), self.cache.most_of_a_namespace))
+            self._first_left_out[where] = name_of(those[0])
+        for where in {*self.left_out, *left_out}:
+            if namespace in (None, where):
+                self.left_out[where] = len(left_out.get(where, ()))
+                if where not in left_out:
+                    self._first_left_out.pop(where, None)
+
     def _tell(self, namespace: str | None, problem: str | None) -> None:
         """Say in the log what has changed."""
         where = f"of namespace {namespace}" if namespace is not None else "of all namespaces"
@@ -120,3 +150,11 @@ class Resync:
                 _log.warning("the writes %s cannot be listed: %s", where, problem)
         elif before is not None:
             _log.warning("the writes %s are listed again", where)
+
+
+def _not_served(count: int, most_bytes: int) -> str:
+    return (
+        f"{counted(count, 'write', 'writes')} of the namespace (this one and all that are younger) cannot be served: the older "
+        f"ones take all of the {format_size(most_bytes)} of the operator's memory that a namespace may have; delete writes, or "
+        "raise writesMemoryPerNamespace and resources.limits.memory in the chart's values"
+    )

@@ -47,22 +47,22 @@ class WatchErrors:
 
     def note(self, path: str, problem: str | None) -> None:
         """Take what has become of a request at this path of the API server. None: it was granted."""
-        watched = _watched(path)
+        about = watched(path)
         with self._lock:
-            now = self._tried_at[watched] = self.clock()
-            before = self._errors.pop(watched, None)
+            now = self._tried_at[about] = self.clock()
+            before = self._errors.pop(about, None)
             was_told = before.told if before is not None else None
             if problem is not None:
                 since = before.since if before is not None else now
                 is_told = was_told != problem and now - since >= _LASTS_S
-                self._errors[watched] = _Problem(problem, since, problem if is_told else was_told)
-        where = f"in namespace {watched.namespace}" if watched.namespace else "in the cluster"
+                self._errors[about] = _Problem(problem, since, problem if is_told else was_told)
+        where = f"in namespace {about.namespace}" if about.namespace else "in the cluster"
         if problem is None:
             if was_told is not None:
-                _log.warning("%s %s are watched again", watched.kind, where)
+                _log.warning("%s %s are watched again", about.kind, where)
         elif is_told:
             what_next = _WHAT_NEXT.get(problem[:3], "it is tried until it can")
-            _log.error("%s %s cannot be watched: %s; %s", watched.kind, where, problem, what_next)
+            _log.error("%s %s cannot be watched: %s; %s", about.kind, where, problem, what_next)
 
     def now(self) -> Mapping[Watched, str]:
         """Return each watch that does not get through, and why."""
@@ -86,7 +86,7 @@ class WatchErrors:
             return any(watched.kind == kind and problem.why.startswith(_NOT_FOUND) for watched, problem in self._errors.items())
 
 
-def _watched(path: str) -> Watched:
+def watched(path: str) -> Watched:
     """Of /api[s/<group>]/<version>[/namespaces/<namespace>]/<plural>; any other path is one of the discovery, and no watch."""
     parts = path.strip("/").split("/")
     rest = parts[2:] if parts[0] == "api" else parts[3:]

@@ -20,17 +20,16 @@ import os
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import aiohttp
 import kopf
-from aiohttp.connector import Connection
 
-from checkpoint_operator.cluster.kube import api_json
-from checkpoint_operator.cluster.kube.client import PLURAL
+from checkpoint_operator.cluster.kube.client import PAGE, PLURAL
 from checkpoint_operator.cluster.pods.driver_pod import DRIVER_CONTAINER, ROLE_LABEL
-from checkpoint_operator.cluster.watch.cache import Cache, WriteName, name_of, write_of
+from checkpoint_operator.cluster.watch.answers import PODS, Hearing, answers_into
+from checkpoint_operator.cluster.watch.cache import Cache, WriteName
 from checkpoint_operator.cluster.watch.watch_errors import WatchErrors
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
@@ -153,30 +152,18 @@ async def _run_kopf(
 def _registry(cache: Cache, wake: Callable[[WriteName], None], errors: WatchErrors, pauses: Pauses) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
     group, version = API_VERSION.split("/")
-    logins = _Logins(errors, pauses)
+    logins = _Logins(errors, pauses, answers_into(Hearing(cache, wake)))
 
     @kopf.on.login(registry=registry)
     async def _log_in(**context: Any) -> kopf.AiohttpSession:
         # Asked again when the credentials are refused: a service account's token is renewed in its file.
         return await logins.log_in(**context)
 
+    # So that Kopf watches them. What it tells is in the cache before Kopf sees the answer.
+    @kopf.on.event("", "v1", PODS, registry=registry)
     @kopf.on.event(group, version, PLURAL, registry=registry)
-    async def _write_changed(event: Any, **_: Any) -> None:
-        body = event["object"]
-        if event["type"] == "DELETED":
-            wake(cache.remove_write(body))
-        elif cache.hear_write(body):
-            wake(name_of(body))
-
-    @kopf.on.event("", "v1", "pods", labels={ROLE_LABEL: DRIVER_CONTAINER}, registry=registry)
-    async def _pod_changed(event: Any, **_: Any) -> None:
-        body = event["object"]
-        if event["type"] == "DELETED":
-            cache.remove_pod(body)
-        elif not cache.put_pod(body):
-            return
-        if (key := write_of(body)) is not None:
-            wake(key)
+    async def _changed(**_: Any) -> None:
+        """Nothing is left to do."""
 
     return registry
 
@@ -189,6 +176,8 @@ def _settings(pauses: Pauses, watch_s: int) -> kopf.OperatorSettings:
     settings.peering.standalone = True
     settings.scanning.disabled = True
     settings.watching.server_timeout = watch_s
+    settings.watching.chunk_size = PAGE
+    settings.watching.label_selectors[PODS] = f"{ROLE_LABEL}={DRIVER_CONTAINER}"
     settings.watching.client_timeout = watch_s + 30
     settings.watching.connect_timeout = 10
     settings.networking.connect_timeout = 10
@@ -206,8 +195,9 @@ class _Logins:
     own store refuses good ones too.
     """
 
-    def __init__(self, errors: WatchErrors, pauses: Pauses) -> None:
+    def __init__(self, errors: WatchErrors, pauses: Pauses, answers: type[aiohttp.ClientResponse]) -> None:
         self._errors = errors
+        self._answers = answers
         self._pauses = pauses
         self._next = iter(pauses)
         self._last_at: float | None = None
@@ -229,41 +219,9 @@ class _Logins:
             proxy=info.proxy_url,
             trust_env=info.trust_env,
             trace_configs=[_tracing(self._errors)],
-            response_class=_BoundedAnswer,
+            response_class=self._answers,
         )
         return kopf.AiohttpSession(server=info.server, default_namespace=info.default_namespace, aiohttp_session=session)
-
-
-class _BoundedAnswer(aiohttp.ClientResponse):
-    """An answer to Kopf, which parses it with Python's recursive parser: of a list as a whole, of a watch by lines."""
-
-    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
-        await super().start(connection)
-        self.content = _BoundedContent(self.content)  # type: ignore[assignment]
-        return self
-
-
-class _BoundedContent:
-    """The body of an answer, without what is nested too deep, or has too many values."""
-
-    def __init__(self, content: aiohttp.StreamReader) -> None:
-        self._content = content
-
-    async def read(self) -> bytes:
-        return api_json.cut(await self._content.read(), api_json.OF_A_LIST)
-
-    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        """Give whole lines."""
-        unended = b""
-        async for data in self._content.iter_chunked(size):
-            *lines, unended = (unended + data).split(b"\n")
-            for line in lines:
-                yield api_json.cut(line, api_json.OF_A_WATCH) + b"\n"
-        if unended:
-            yield api_json.cut(unended, api_json.OF_A_WATCH)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._content, name)
 
 
 def _credentials(**context: Any) -> kopf.ConnectionInfo | None:

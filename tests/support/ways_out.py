@@ -104,6 +104,10 @@ FOLLOWED_BY_NOBODY: Final = (
 )
 
 FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
+    "contract/kubernetes/test_kube_api.py::"
+    "test_a_pod_of_which_a_quota_wants_limits_is_admitted_once_the_template_gives_what_the_refusal_names": (
+        "{}; give it in spec.{}.template: {spec: {containers: [{name: {}, resources: {{}}}]}}",
+    ),
     "end_to_end/test_traces.py::test_a_row_that_a_data_file_does_not_have_is_told_with_how_many_it_has": (
         "{} has {}, counted from 0, and none at {}; correct --position",
     ),

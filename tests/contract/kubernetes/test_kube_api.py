@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from kubernetes import client, config
 
 from checkpoint_operator.cluster.kube.api import Conflict, KubeApi
 from checkpoint_operator.cluster.kube.client import KubernetesApi, named
+from checkpoint_operator.cluster.pods.capacity import with_way_out
 from checkpoint_operator.cluster.pods.driver_pod import DRIVER_CONTAINER, EXECUTOR_CONTAINER, ROLE_LABEL
 from checkpoint_operator.cluster.status.events import event_body
 from checkpoint_operator.cluster.watch.cache import Cache
@@ -386,3 +389,20 @@ def test_a_misspelt_field_of_a_pod_is_refused_by_its_name(real_api: KubernetesAp
 
     assert caught.value.reason == reasons.MANIFEST_INVALID
     assert real_api.get_pod("default", "wrong") is None
+
+
+def test_a_pod_of_which_a_quota_wants_limits_is_admitted_once_the_template_gives_what_the_refusal_names(
+    real_api: KubernetesApi, api_server: ApiServer
+) -> None:
+    api_server.kubectl("create", "quota", "limits", "--hard=limits.cpu=8,requests.cpu=8", "-n", "default")
+    try:
+        refusal = until(lambda: real_api.try_pod("default", pod("tried")), "the API server to read the quota")
+        told = with_way_out(refusal or "", "driver")
+        (template,) = re.findall(r"give it in spec\.driver\.template: (.*)", told)
+        corrected = pod("tried")
+        (container,) = yaml.safe_load(template.replace("...", "1"))["spec"]["containers"]
+        assert container.pop("name") == "driver"
+        corrected["spec"]["containers"][0] |= container
+        assert real_api.try_pod("default", corrected) is None
+    finally:
+        api_server.kubectl("delete", "quota", "limits", "-n", "default")

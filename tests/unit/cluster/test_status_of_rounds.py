@@ -208,7 +208,7 @@ def test_a_long_message_is_cut_and_the_command_stays() -> None:
     assert (status.message or "").endswith("... (more: checkpointed-write explain SchemaChanged)")
 
 
-def landed(target: str = "db.rows", commit_id: int = 7, rows: int = 10) -> Round:
+def landed(target: str = "db.rows", commit_id: int | None = 7, rows: int = 10) -> Round:
     """A round that has seen the commit. The record as it is, whoever has written it."""
     fields: dict[str, Any] = {
         "target": target,
@@ -253,6 +253,17 @@ def test_each_step_of_a_write_is_one_normal_event() -> None:
 
     assert [reason for reason, _ in told] == ["Started", "Sealed", "Committed"]
     assert told[-1][1] == "10 rows of epoch 1 are in db.rows, version 7"
+
+
+def test_an_epoch_without_rows_is_told_as_one_that_committed_nothing_and_names_no_version() -> None:
+    none = Figures(Progress(1, 1, 1, 0, 0, 0, 0))
+    outcomes = ((ended(Wait("the driver"), AT_WORK), none), (decided(Commit(1), SEALED), none), landed("db.rows", None, 0))
+    statuses = [Status(), *(status_after(*outcomes[: number + 1]) for number in range(len(outcomes)))]
+
+    told = [event for before, after in pairwise(statuses) for event in steps_between(before, after)]
+
+    assert [reason for reason, _ in told] == ["Started", "Committed"]
+    assert told[-1][1] == "epoch 1 had no rows, so nothing was committed to db.rows"
 
 
 @pytest.mark.parametrize("may_pass", [True, False])

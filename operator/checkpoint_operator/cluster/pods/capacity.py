@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+import re
+from typing import Any, Final, Literal
 
 from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.manifest.workloads import DriverSpec, ExecutorSpec
 
 _GPUS_VARIABLE: Final = "CHECKPOINTED_WRITE_GPUS"
+#: What a quota wants to be said of each pod: "failed quota: q: must specify limits.cpu for: driver; requests.cpu for: driver".
+_MUST_SPECIFY: Final = re.compile(r"must specify (.*)", re.DOTALL)
+_RESOURCE: Final = re.compile(r"\b(limits|requests)\.([a-z0-9./-]*[a-z0-9])")
 _LEAST_OVERHEAD: Final = 384 << 20
 _OVERHEAD_SHARE_PERCENT: Final = 40
 
@@ -23,6 +27,16 @@ def executor_conf(executor: ExecutorSpec) -> dict[str, str]:
     if executor.instances == 0:
         return conf  # spark-submit refuses a number of executors that is not positive, also where none are asked for
     return {**conf, **_places(executor), **_instances(executor), **_gpus(executor)}
+
+
+def with_way_out(refusal: str, part: Literal["driver", "executor"]) -> str:
+    """Return what the API server says against a pod, and where the manifest gives what a quota wants to be said of each pod."""
+    wanted = _MUST_SPECIFY.search(refusal)
+    if wanted is None or not (found := sorted(set(_RESOURCE.findall(wanted[1])))):
+        return refusal
+    kinds = {kind: ", ".join(f"{name}: ..." for of, name in found if of == kind) for kind, _ in found}
+    resources = ", ".join(f"{kind}: {{{names}}}" for kind, names in kinds.items())
+    return f"{refusal}; give it in spec.{part}.template: {{spec: {{containers: [{{name: {part}, resources: {{{resources}}}}}]}}}}"
 
 
 def cores_for_spark(executor: ExecutorSpec) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from checkpoint_operator.cluster.pods.capacity import with_way_out
 from checkpoint_operator.cluster.pods.driver_status import obstacle_of
 from checkpoint_operator.core.observation import Failure
 from checkpoint_protocol import reasons
@@ -29,7 +30,11 @@ def starvation_of(pods: Sequence[Pod], refusal: str | None) -> Failure | None:
         count = f"{len(waiting)} executor{'s wait' if len(waiting) > 1 else ' waits'}"
         return Failure("Retryable", reasons.EXECUTORS_PENDING, f"{count}, and none runs: {told.message}")
     if refusal is not None:
-        return Failure("Retryable", reasons.EXECUTORS_REFUSED, f"the cluster does not admit the executors' pods: {refusal}")
+        return Failure(
+            "Retryable",
+            reasons.EXECUTORS_REFUSED,
+            f"the cluster does not admit the executors' pods: {with_way_out(refusal, 'executor')}",
+        )
     return None
 
 

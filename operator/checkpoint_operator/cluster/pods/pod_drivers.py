@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from checkpoint_operator.cluster.config import WorkloadDefaults
 from checkpoint_operator.cluster.kube.api import KubeApi
+from checkpoint_operator.cluster.pods.capacity import with_way_out
 from checkpoint_operator.cluster.pods.driver_pod import (
     ATTEMPT_LABEL,
     EPOCH_LABEL,
@@ -105,6 +106,10 @@ class PodDrivers:
             return self.api.create_pod(self.owner.namespace, pod)
         except NeedsChange as error:
             raise NeedsChange(error.reason, f"spec.driver.template: {error.message}") from error
+        except Retryable as error:
+            if error.reason != reasons.POD_REFUSED:
+                raise
+            raise Retryable(error.reason, with_way_out(error.message, "driver")) from error
 
     def stop(self, key: EpochKey, attempt: int) -> None:
         """Delete the pod if its driver is at work. A pod that has ended stays, with its log, as long as the write does."""

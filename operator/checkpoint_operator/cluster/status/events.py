@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from checkpoint_operator.crd.status_model import Status
+from checkpoint_operator.crd.status_model import CommitStatus, Status
 from checkpoint_protocol import reasons
 from checkpoint_protocol.manifest.quantities import counted
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND
@@ -59,7 +59,8 @@ def steps_between(before: Status, after: Status) -> list[tuple[str, str]]:
         )
     # After a stage that the commit needed, it was told before.
     is_sealed = after.phase in ("Sealed", "Committing") and after.stage is None and (before.stage is None or not is_same_epoch)
-    if is_sealed and (is_other or before.phase not in ("Sealed", "Committing")):
+    # An epoch of no rows has nothing to seal, and a look that only a driver can take has one where there is nothing new.
+    if is_sealed and after.rows_sealed != 0 and (is_other or before.phase not in ("Sealed", "Committing")):
         rows = f" ({after.rows_sealed:,})" if after.rows_sealed else ""
         found.append(("Sealed", f"all rows of epoch {after.epoch}{rows} are sealed; the commit is next"))
     if (
@@ -68,10 +69,20 @@ def steps_between(before: Status, after: Status) -> list[tuple[str, str]]:
         and (before.commit is None or before.commit.key != after.commit.key)
         and not (is_new_object and after.write_uid != after.observed_uid)  # it was committed before
     ):
-        of_epoch, number = f"of epoch {after.epoch}", after.rows_committed
-        what = f"the rows {of_epoch} are" if number is None else counted(number, f"row {of_epoch} is", f"rows {of_epoch} are")
-        found.append(("Committed", f"{what} in {after.commit.target}, version {after.commit.id}"))
+        found.append(("Committed", _said_of_commit(after.epoch, after.rows_committed, after.commit)))
     return found
+
+
+def _said_of_commit(epoch: int | None, rows: int | None, commit: CommitStatus) -> str:
+    if commit.id is None and not rows:
+        return f"epoch {epoch} had no rows, so nothing was committed to {commit.target}"
+    what = (
+        f"the rows of epoch {epoch} are"
+        if rows is None
+        else counted(rows, f"row of epoch {epoch} is", f"rows of epoch {epoch} are")
+    )
+    version = f", version {commit.id}" if commit.id is not None else ""
+    return f"{what} in {commit.target}{version}"
 
 
 def _of_stage(status: Status) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.config import OperatorConfig
+from checkpoint_operator.cluster.config import OperatorConfig, RecordKeySettings
 from checkpoint_protocol import reasons
 from tests.controller.harness import KEYS_SECRET, WORKLOADS, World
 from tests.support.driver_threads import Killed
@@ -127,4 +127,31 @@ def test_a_next_epoch_after_the_keys_were_lost_takes_no_row_again(world: World, 
     assert ids(world) == EVERY_ROW_ONCE
     bring_back(world, kept)
     world.until(lambda: world.status.epoch == 2 and world.is_true("Committed"))
+    assert ids(world) == EVERY_ROW_ONCE
+
+
+def test_a_second_operator_on_a_namespace_is_told_which_one_works_there_and_goes_on_with_its_keys(
+    world: World, source: Path
+) -> None:
+    keys = RecordKeySettings(secret_name=KEYS_SECRET)
+    world.config = world.config.model_copy(update={"record_keys": keys})
+    world.restart_operator()
+    begin(world, source)
+    first = world.config
+    assert world.status.operator == f"{first.own_namespace}/{KEYS_SECRET}"
+
+    world.config = first.model_copy(update={"own_namespace": "second-operator"})
+    world.api.put_secret("second-operator", KEYS_SECRET)
+    world.restart_operator()
+    world.until(lambda: world.status.reason == reasons.RECORD_FORGED)
+
+    message = world.status.message or ""
+    assert f"the operator with the record keys {first.own_namespace}/{KEYS_SECRET} has worked on this write" in message
+    assert "watch.namespaces" in message
+    assert world.status.operator == f"{first.own_namespace}/{KEYS_SECRET}"
+
+    world.api.secrets["second-operator", KEYS_SECRET] = world.api.secrets[first.own_namespace, KEYS_SECRET]
+    world.restart_operator()
+    go_on(world)
+    world.until_committed()
     assert ids(world) == EVERY_ROW_ONCE

@@ -104,6 +104,10 @@ FOLLOWED_BY_NOBODY: Final = (
 )
 
 FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
+    "controller/test_clusters_on_one_store.py::"
+    "test_a_second_operator_on_a_namespace_is_told_which_one_works_there_and_goes_on_with_its_keys": (
+        "if it is gone, give its keys to this one (recordKeys.existingSecret)",
+    ),
     "contract/kubernetes/test_kube_api.py::"
     "test_a_pod_of_which_a_quota_wants_limits_is_admitted_once_the_template_gives_what_the_refusal_names": (
         "{}; give it in spec.{}.template: {spec: {containers: [{name: {}, resources: {{}}}]}}",

@@ -111,6 +111,11 @@ class OperatorConfig(Section):
         """Return whom a write of this namespace is made for."""
         return Tenant(namespace, is_only=self.namespaces == (namespace,))
 
+    @property
+    def operator(self) -> str | None:
+        """Name the operator by its record keys, which tell its records from those of any other."""
+        return f"{self.own_namespace}/{self.record_keys.secret_name}" if self.record_keys is not None else None
+
     @model_validator(mode="after")
     def _watches_something(self) -> OperatorConfig:
         if self.all_namespaces == bool(self.namespaces):

@@ -108,7 +108,7 @@ class Controller:
     def __post_init__(self) -> None:
         self._places = DriverTurns(self.config.drivers_per_namespace, self.cache.writes_at_work, self.clock)
         self._turns = CommitTurns(self.config.commit_workers, self.clock, lambda key: self.wake(key))
-        self._publisher = Publisher(self.api, self.cache, self.instance, self.clock, self.now, self.secrets)
+        self._publisher = Publisher(self.api, self.cache, self.instance, self.clock, self.now, self.secrets, self.config.operator)
         self._retention = Retention(
             self.config.retention_days,
             lambda namespace, uri: self.open_store(namespace, uri),

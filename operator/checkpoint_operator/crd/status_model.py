@@ -173,6 +173,10 @@ class Status(StatusSection):
         "of the first one since the write was forgotten or started over. The records of the write are under this uid in the "
         "checkpoint store.",
     )
+    operator: Annotated[str, Field(max_length=320)] | None = Field(
+        default=None,
+        description="The operator that works on the write: its namespace, and the Secret there with its record keys.",
+    )
     phase: Phase | None = Field(default=None, description="A one-word summary for people. Programs should read conditions.")
     epoch: Count | None = Field(
         default=None,

@@ -304,6 +304,7 @@ def full_status() -> Status:
         stages=(StageStatus(name="parse", what="redo", because="its code has changed"),),
         started_at=MOMENT,
         attempt=5,
+        operator="checkpointed-operator/operator-checkpointed-write-operator-record-keys",
         progress="336k/336k",
         progressed_at=MOMENT,
         progress_mark="5-12-1-0123456789abcdef",

@@ -49,6 +49,8 @@ class Publisher:
     clock: Callable[[], float]
     now: Callable[[], datetime.datetime]
     secrets: Secrets = field(default_factory=Secrets)
+    #: As the status names this operator.
+    operator: str | None = None
 
     def publish(self, key: WriteName, outcome: Outcome, session: Session | None = None, figures: Figures | None = None) -> None:
         """Write the status that follows, and the events, unless they are told. Raises Conflict if the object has changed since.
@@ -62,7 +64,8 @@ class Publisher:
             raise Conflict(f"the manifest of {key.namespace}/{key.name} was changed")
         now = self.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         before = status_of(body)
-        after = derive(Frame(before, owner, now, session.spec if session is not None else None), outcome, figures)
+        spec = session.spec if session is not None else None
+        after = derive(Frame(before, owner, now, spec, self.operator), outcome, figures)
         # Messages quote names and errors of others.
         after = printable_model(after, self.secrets.mask)
         if figures is not None and session is not None and not self._is_due(session, before, after):

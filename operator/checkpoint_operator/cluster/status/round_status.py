@@ -42,6 +42,7 @@ from checkpoint_protocol.manifest.quantities import counted, format_size
 from checkpoint_protocol.manifest.sources.source import Source
 from checkpoint_protocol.manifest.spec import Spec
 
+_ROOM_FOR_A_COMMAND: Final = 100
 _STARTING: Final = "DriverStarting"
 _EDITED: Final = "the manifest was changed, and the change counts from the next attempt"
 #: Another value of it asks for new tries, as an edit of the spec does.
@@ -87,6 +88,8 @@ class Frame:
     owner: Owner
     now: str
     spec: Spec | None
+    #: As the status names this operator.
+    operator: str | None = None
 
     @property
     def conditions(self) -> Conditions:
@@ -188,6 +191,7 @@ def _after_round(frame: Frame, done: Round, figures: Figures | None) -> Status:
             "observed_uid": frame.owner.uid,
             "write_uid": done.key.uid,
             "observed_generation": frame.owner.generation,
+            "operator": frame.operator,
             "phase": phase,
             "epoch": done.key.epoch,
             "stage": done.key.stage or None,
@@ -438,6 +442,15 @@ def _identified_by(source: Source) -> str:
 # --- errors ---------------------------------------------------------------------------------------------------------------
 
 
+def _of_another_operator(message: str, other: str | None) -> str:
+    """Say of a record with a foreign MAC whose it is likely to be, before anybody looks for an attacker."""
+    ending = (
+        f"; the operator with the record keys {other} has worked on this write: if it still runs, let only one of the two watch "
+        "this namespace (watch.namespaces in the chart's values); if it is gone, give its keys to this one (recordKeys.existingSecret)"
+    )
+    return f"{bounded(message, MAX_MESSAGE_LENGTH - len(ending) - _ROOM_FOR_A_COMMAND)}{ending}"
+
+
 def _after_error(frame: Frame, error: Failed) -> Status:
     """Return the status of a write that cannot be reconciled until a person acts, or until something outside answers.
 
@@ -445,6 +458,8 @@ def _after_error(frame: Frame, error: Failed) -> Status:
     """
     if error.may_pass and frame.previous.reason == error.reason:
         return frame.previous
+    if error.reason == reasons.RECORD_FORGED and frame.previous.operator not in (None, frame.operator):
+        error = replace(error, message=_of_another_operator(error.message, frame.previous.operator))
     phase = phase_after_error(error.may_pass, frame.previous.phase)
     conditions = frame.conditions
     if not error.may_pass:

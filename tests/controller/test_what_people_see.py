@@ -306,3 +306,14 @@ def test_what_the_driver_is_at_is_told_before_it_has_sealed_anything(world: Worl
     world.edit(suspend=True)
     world.until(lambda: world.status.phase == "Suspended")
     assert world.status.activity is None
+
+
+def test_the_latest_pods_that_have_ended_stay_with_their_logs_and_older_ones_are_removed(world: World, source: Path) -> None:
+    for attempt in range(1, 9):
+        world.kubelet.instead[attempt] = {"phase": "Failed"}
+    world.apply(source, backoffLimit=20)
+
+    world.until(lambda: world.is_true("Committed"), 10_000)
+
+    names = sorted(name for _, name in world.api.pods)
+    assert [name.rpartition("-")[2] for name in names] == ["4", "5", "6", "7", "8", "9"]

@@ -80,6 +80,7 @@ class FakeApi:
     config_maps: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     secrets: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     events: list[Mapping[str, Any]] = field(default_factory=list)
+    pods_made: int = 0
     writes_made: list[str] = field(default_factory=list)
     down: bool = False
     refuse_pods: str | None = None
@@ -179,7 +180,11 @@ class FakeApi:
             if place in self.pods:
                 return None
             made = copy.deepcopy(dict(pod))
-            made["metadata"] |= {"uid": new_token()}
+            self.pods_made += 1
+            made["metadata"] |= {
+                "uid": new_token(),
+                "creationTimestamp": f"2026-01-01T00:{self.pods_made // 60:02}:{self.pods_made % 60:02}Z",
+            }
             made["status"] = {"phase": "Pending"}
             self.put_pod(made)
         self.on_pod(made)

@@ -23,8 +23,9 @@ from checkpoint_operator.cluster.pods.driver_pod import (
 from checkpoint_operator.cluster.pods.driver_status import observe_pod
 from checkpoint_operator.cluster.pods.executors import starvation_of
 from checkpoint_operator.cluster.pods.pod_policy import check_pods
-from checkpoint_operator.cluster.watch.cache import Cache
+from checkpoint_operator.cluster.watch.cache import Cache, WriteName
 from checkpoint_operator.core.observation import DriverObservation, DriverState, Failure
+from checkpoint_operator.crd.status_model import MAX_ATTEMPTS_SHOWN
 from checkpoint_operator.loop.driver_digest import digest_for_attempts
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
@@ -33,6 +34,8 @@ from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_protocol.store.authenticated_store import KeySource
 
+#: Of a write, as many as the status shows attempts.
+MOST_ENDED_PODS: Final = MAX_ATTEMPTS_SHOWN
 _ENDED: Final = ("Succeeded", "Failed")
 
 
@@ -83,6 +86,7 @@ class PodDrivers:
         if (made := self._make(pod)) is not None:
             self._made.add((key, launch.attempt))
             self.cache.put_pod(made)
+            self._remove_ended()
             return
         existing = self.api.get_pod(self.owner.namespace, name)
         if existing is not None and not _is_of(existing, key):
@@ -90,6 +94,11 @@ class PodDrivers:
                 reasons.POD_REFUSED,
                 f"the pod {self.owner.namespace}/{name} is not one of this write, and stands where its driver would: remove it",
             )
+
+    def _remove_ended(self) -> None:
+        """Remove the oldest pods that have ended, with their logs: nothing is read from the pod of a closed attempt."""
+        for pod in self.cache.ended_pods(WriteName(self.owner.namespace, self.owner.name))[:-MOST_ENDED_PODS]:
+            self.api.delete_pod(self.owner.namespace, pod["metadata"]["name"], pod["metadata"]["uid"])
 
     def _refuse_wrong_template_of_executors(self) -> None:
         """Raise NeedsChange if it has a field that Kubernetes does not know: Spark would drop it without a word."""

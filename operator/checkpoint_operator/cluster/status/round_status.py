@@ -446,7 +446,8 @@ def _of_another_operator(message: str, other: str | None) -> str:
     """Say of a record with a foreign MAC whose it is likely to be, before anybody looks for an attacker."""
     ending = (
         f"; the operator with the record keys {other} has worked on this write: if it still runs, let only one of the two watch "
-        "this namespace (watch.namespaces in the chart's values); if it is gone, give its keys to this one (recordKeys.existingSecret)"
+        "this namespace (watch.namespaces in the chart's values); if it is gone, give its keys to this one "
+        "(recordKeys.existingSecret)"
     )
     return f"{bounded(message, MAX_MESSAGE_LENGTH - len(ending) - _ROOM_FOR_A_COMMAND)}{ending}"
 

@@ -37,6 +37,7 @@ _POD_METADATA: Final = (
     "labels",
     "annotations",
     "ownerReferences",
+    "creationTimestamp",
     "deletionTimestamp",
 )
 
@@ -173,6 +174,13 @@ class Cache:
             for pod in pods
             if namespace in (None, pod["metadata"]["namespace"]) and pod["status"].get("phase") not in ("Succeeded", "Failed")
         ]
+
+    def ended_pods(self, key: WriteName) -> list[Mapping[str, Any]]:
+        """Return the driver pods of a write that have ended, oldest first, as far as is known."""
+        with self._lock:
+            pods = list(self._pods.values())
+        ended = [pod for pod in pods if pod["status"].get("phase") in ("Succeeded", "Failed") and write_of(pod) == key]
+        return sorted(ended, key=lambda pod: (pod["metadata"].get("creationTimestamp") or "", pod["metadata"]["name"]))
 
     def writes_at_work(self, namespace: str) -> set[WriteName]:
         """Return the writes of a namespace that have a driver which has not ended, as far as is known.

@@ -20,10 +20,10 @@ from checkpoint_operator.commit.outcomes import Rejected
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.places.storage import StorageSettings, disk_path
-from checkpoint_protocol.store.disk_removal import remove_below
 from checkpoint_protocol.store.object_listing import list_objects
 from checkpoint_protocol.store.object_store import head_object, open_raw_store, translate_store_error
 from checkpoint_protocol.store.parallel import in_threads
+from checkpoint_protocol.store.plain_files import remove_below
 
 _HEADS: Final = 32
 #: Whose connections are kept: those of the partitions that are written to in turn.

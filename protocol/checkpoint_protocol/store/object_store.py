@@ -23,9 +23,9 @@ from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.places.settings_place import SettingsPlace
 from checkpoint_protocol.places.storage import StorageSettings, disk_path, obstore_options
 from checkpoint_protocol.places.uris import local_path as local_path
-from checkpoint_protocol.store.disk_removal import remove_below
 from checkpoint_protocol.store.memory import MemoryBudget, room_for_stored
 from checkpoint_protocol.store.object_listing import NotListed, list_objects, name_that_is_no_path, walk_objects
+from checkpoint_protocol.store.plain_files import remove_below
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,6 +122,14 @@ def open_root(root: Path) -> Iterator[Folder]:
         os.close(handle)
 
 
+@contextmanager
+def open_file_below(root: Path, path: str) -> Iterator[BufferedReader]:
+    """Open the regular file at a path with slashes below a folder, which may be a link. Raises as Folder does."""
+    folder, _, name = path.rpartition("/")
+    with open_root(root) as opened, opened.folder(folder) as at, at.file(name) as file:
+        yield file
+
+
 def remove_below(root: Path, path: str) -> None:
     """Remove the file at a path with slashes below a folder, which may be a link. Of a file that is a link, the link is removed.
 

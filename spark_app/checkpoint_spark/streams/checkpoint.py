@@ -25,7 +25,7 @@ from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.store.layout import stream_folder
 from checkpoint_protocol.store.object_store import local_path
-from checkpoint_protocol.store.plain_files import open_root
+from checkpoint_protocol.store.plain_files import open_file_below, open_root
 
 #: Of the file that has a query's id, and nothing else.
 _METADATA_BYTES: Final = 64 << 10
@@ -114,7 +114,7 @@ class Checkpoint:
     def digest_of(self, batch: int) -> str:
         """Return the SHA-256 of what Spark has logged of a micro-batch before it ran it."""
         try:
-            with open_root(self.root) as root, root.folder(f"{self.path}/offsets") as folder, folder.file(str(batch)) as file:
+            with open_file_below(self.root, f"{self.path}/offsets/{batch}") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise Corrupt(reasons.CHECKPOINT_LOST, f"{self.folder}/offsets/{batch} cannot be read: {error}") from error
@@ -136,7 +136,7 @@ class Checkpoint:
 
     def _read_id(self) -> str | None:
         try:
-            with open_root(self.root) as root, root.folder(self.path) as folder, folder.file("metadata") as file:
+            with open_file_below(self.root, f"{self.path}/metadata") as file:
                 return str(json.loads(file.read(_METADATA_BYTES))["id"])
         except FileNotFoundError:
             return None

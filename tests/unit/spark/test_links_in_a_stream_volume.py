@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
-import stat
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,12 +14,11 @@ from checkpoint_protocol.records import DrivenBy
 from checkpoint_protocol.store.plain_files import Folder
 from checkpoint_spark.streams.checkpoint import Checkpoint, Known
 from checkpoint_spark.streams.volume import StreamVolume
+from tests.support.no_plain_files import OTHERS, Put, a_link_to_a_folder, a_named_pipe
 from tests.unit.spark.test_stream_checkpoint import UID, spark_runs
 
 SECRET = "of the driver's own disk"
 DELTA = "state/0/4.delta"
-
-Put = Callable[[Path, Path], object]
 
 
 def volume_of(mount: Path, epoch: int) -> StreamVolume:
@@ -57,47 +53,6 @@ def first(mount: Path) -> Checkpoint:
 @pytest.fixture
 def known(first: Checkpoint) -> Known:
     return Known(4, first.digest_of(3))
-
-
-def a_link_to_a_file(path: Path, elsewhere: Path) -> None:
-    path.symlink_to(elsewhere / "token")
-
-
-def a_link_to_a_folder(path: Path, elsewhere: Path) -> None:
-    path.symlink_to(elsewhere)
-
-
-def a_link_to_nothing(path: Path, _elsewhere: Path) -> None:
-    path.symlink_to("not-there")
-
-
-def a_named_pipe(path: Path, _elsewhere: Path) -> None:
-    os.mkfifo(path)
-
-
-def a_socket(path: Path, _elsewhere: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as made:
-        # A path of a socket has about a hundred bytes at the most.
-        at = os.open(path.parent, os.O_RDONLY)
-        made.bind(f"/proc/self/fd/{at}/{path.name}")
-        os.close(at)
-
-
-def a_device(path: Path, _elsewhere: Path) -> None:
-    try:
-        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5))
-    except PermissionError:
-        pytest.skip("only root makes devices")
-
-
-OTHERS = [
-    pytest.param(a_link_to_a_file, "a symbolic link", id="a link to a file"),
-    pytest.param(a_link_to_a_folder, "a symbolic link", id="a link to a folder"),
-    pytest.param(a_link_to_nothing, "a symbolic link", id="a link to nothing"),
-    pytest.param(a_named_pipe, "a named pipe", id="a named pipe"),
-    pytest.param(a_socket, "a socket", id="a socket"),
-    pytest.param(a_device, "a device", id="a device"),
-]
 
 
 def aside(path: Path) -> Path:

@@ -49,11 +49,7 @@ class StreamVolume:
             with self._opened() as drivers:
                 base = self._find(known, drivers)
                 if base is not None:
-                    made = f".{own}"
-                    with drivers.folder(base) as source, drivers.folder(made, make=True) as target:
-                        _copy(source, target)
-                    # Whole, or not there: another driver may begin with it.
-                    os.rename(made, own, src_dir_fd=drivers.handle, dst_dir_fd=drivers.handle)
+                    _copy_whole(drivers, base, own)
             checkpoint = self._of(own)
             checkpoint.prepare(known)
         except PermissionError as error:
@@ -108,6 +104,20 @@ def _folders(drivers: Folder) -> Iterator[tuple[tuple[int, int], str]]:
     for name in drivers.names():
         if (named := _NAME.fullmatch(name)) is not None:
             yield (int(named[1]), int(named[2])), name
+
+
+def _copy_whole(drivers: Folder, base: str, own: str) -> None:
+    """Have a copy of a folder under another name, whole, or not there: another driver may begin with it."""
+    made = f".{own}"
+    try:
+        with drivers.folder(base) as source, drivers.folder(made, make=True) as target:
+            _copy(source, target)
+        os.rename(made, own, src_dir_fd=drivers.handle, dst_dir_fd=drivers.handle)
+    except (OSError, NeedsChange):
+        # It is tried again and again, and a disk may be full.
+        with suppress(OSError, NeedsChange):
+            drivers.remove(made)
+        raise
 
 
 def _copy(source: Folder, target: Folder) -> None:

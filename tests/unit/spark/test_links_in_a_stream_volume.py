@@ -78,6 +78,7 @@ def test_what_is_no_folder_and_no_file_is_refused_by_its_path_until_it_is_remove
         volume_of(mount, 5).begin(known)
 
     assert refused.value.reason == reasons.STORE_UNAVAILABLE
+    assert not [name for name in os.listdir(first.folder.parent) if "5-1-" in name], "no part of a copy is left"
     assert_nothing_left_or_came_in(mount, elsewhere)
     path.unlink()
     was.rename(path)

@@ -375,7 +375,7 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "unit/local/test_links_are_not_followed.py::"
     "test_what_a_link_in_a_write_leads_to_stays_and_the_rest_goes_once_the_link_is_removed": (
-        "and nothing is removed behind one; remove the link, or put the folder in its place",
+        "or removed from, where others may write; remove it, or put a copy of what it stands for in its place",
     ),
     "unit/cluster/test_record_keys.py::test_a_secret_that_is_changed_all_the_time_is_told": (
         "is changed again and again by somebody else: leave it to the operator",

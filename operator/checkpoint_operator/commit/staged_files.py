@@ -20,10 +20,10 @@ from checkpoint_operator.commit.outcomes import Rejected
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.places.storage import StorageSettings, disk_path
-from checkpoint_protocol.store.disk_removal import remove_below
 from checkpoint_protocol.store.object_listing import list_objects
 from checkpoint_protocol.store.object_store import head_object, open_raw_store, translate_store_error
 from checkpoint_protocol.store.parallel import in_threads
+from checkpoint_protocol.store.plain_files import open_file_below, remove_below
 
 _HEADS: Final = 32
 #: Whose connections are kept: those of the partitions that are written to in turn.
@@ -93,7 +93,7 @@ def _sizes_on_disk(folder: str, names: Sequence[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for name in names:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            known = os.stat(f"{folder}/{name}")
+            known = os.stat(f"{folder}/{name}", follow_symlinks=False)
             if stat.S_ISREG(known.st_mode):
                 found[name] = known.st_size
     return found
@@ -134,7 +134,7 @@ class Tails:
         try:
             if local is None:
                 return _end_in(self._store(folder), name, most_bytes)
-            with (Path(local) / name).open("rb") as file:
+            with open_file_below(Path(local), name) as file:
                 size_bytes = os.fstat(file.fileno()).st_size
                 file.seek(max(0, size_bytes - most_bytes))
                 return FileEnd(file.read(most_bytes), size_bytes)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import datetime
 import errno
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import quote
 
@@ -23,9 +25,9 @@ from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.places.settings_place import SettingsPlace
 from checkpoint_protocol.places.storage import StorageSettings, disk_path, obstore_options
 from checkpoint_protocol.places.uris import local_path as local_path
-from checkpoint_protocol.store.disk_removal import remove_below
 from checkpoint_protocol.store.memory import MemoryBudget, room_for_stored
 from checkpoint_protocol.store.object_listing import NotListed, list_objects, name_that_is_no_path, walk_objects
+from checkpoint_protocol.store.plain_files import open_file_below, remove_below
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ class ObjectStore(Protocol):
     def get(self, path: str, most_bytes: int) -> bytes | None:
         """Return an object's bytes, or None if there surely is none.
 
-        Corrupt, naming the object, its size and the bound, for one of more than `most_bytes`: of that no more is read.
+        Corrupt, naming the object, its size and the bound, for one of more than `most_bytes`: of that no more is read. On disk
+        nothing is read behind a link, and nothing but regular files: NeedsChange.
         """
 
     def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
@@ -118,18 +121,26 @@ class ObstoreStore:
     def get(self, path: str, most_bytes: int) -> bytes | None:
         where = f"{self._uri}/{path}"
         try:
+            if isinstance(self._store, LocalStore) and self._store.prefix is not None:
+                return self._read_file(self._store.prefix, path, most_bytes)
             found = obstore.get(self._store, path)
             # Told before the body comes: of what is too large nothing is read.
             size_bytes = found.meta["size"]
             refuse_larger(size_bytes, most_bytes, where)
             with room_for_stored(self._memory, size_bytes):
-                if isinstance(self._store, LocalStore):
-                    return bytes(found.bytes())
                 return read_to_end(found.stream(), size_bytes, where)
         except (obstore_errors.BaseError, OSError) as error:
             if _says_only_that_it_is_absent(error):
                 return None
             raise self._translated(error, path) from error
+
+    def _read_file(self, root: Path, path: str, most_bytes: int) -> bytes:
+        """As `get`, from a disk on which others may write: obstore follows links, and waits for ever at a named pipe."""
+        with open_file_below(root, path) as file:
+            size_bytes = os.fstat(file.fileno()).st_size
+            refuse_larger(size_bytes, most_bytes, f"{self._uri}/{path}")
+            with room_for_stored(self._memory, size_bytes):
+                return file.read(size_bytes)
 
     def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
         try:
@@ -206,7 +217,7 @@ def head_object(store: obstore.store.ObjectStore, path: str) -> obstore.ObjectMe
 
 def _says_only_that_it_is_absent(error: Exception) -> bool:
     """A 404 may also mean that the bucket is gone, or the account: then nothing is known of the object."""
-    if not isinstance(error, obstore_errors.NotFoundError | FileNotFoundError):
+    if not isinstance(error, obstore_errors.NotFoundError | FileNotFoundError | IsADirectoryError):
         return False
     code = _ANSWER_CODE.search(str(error))
     return code is None or code[1] in ("NoSuchKey", "BlobNotFound")

@@ -11,19 +11,24 @@ folder that is older, or gone, would have Spark give other rows under numbers th
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import uuid
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.store.layout import stream_folder
 from checkpoint_protocol.store.object_store import local_path
-from checkpoint_protocol.store.parts import digest_of
+from checkpoint_protocol.store.plain_files import open_file_below, open_root
+
+#: Of the file that has a query's id, and nothing else.
+_METADATA_BYTES: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +45,14 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The folder of one write's query; in a volume that of one driver (`volume.py`)."""
+    """The folder of one write's query; in a volume that of one driver (`volume.py`).
 
-    folder: Path
+    `root`: a folder that settings name. Below it, where others may write, no link is followed (`plain_files.py`).
+    """
+
+    root: Path
     uid: str
+    path: str = ""
 
     @classmethod
     def below(cls, uri: str, uid: str) -> Checkpoint:
@@ -51,7 +60,11 @@ class Checkpoint:
         store = local_path(uri)
         if store is None:
             raise NeedsChange(reasons.STREAM_REFUSED, f"{uri} is no folder on a disk, which Spark's checkpoint of a stream needs")
-        return cls(store / stream_folder(uid), uid)
+        return cls(store, uid, stream_folder(uid))
+
+    @property
+    def folder(self) -> Path:
+        return self.root / self.path
 
     @property
     def query_id(self) -> str:
@@ -100,11 +113,11 @@ class Checkpoint:
 
     def digest_of(self, batch: int) -> str:
         """Return the SHA-256 of what Spark has logged of a micro-batch before it ran it."""
-        path = self.folder / "offsets" / str(batch)
         try:
-            return digest_of(path.read_bytes())
+            with open_file_below(self.root, f"{self.path}/offsets/{batch}") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
-            raise Corrupt(reasons.CHECKPOINT_LOST, f"{path} cannot be read: {error}") from error
+            raise Corrupt(reasons.CHECKPOINT_LOST, f"{self.folder}/offsets/{batch} cannot be read: {error}") from error
 
     def lost(self, what: str) -> NeedsChange:
         return NeedsChange(
@@ -115,20 +128,24 @@ class Checkpoint:
         )
 
     def _numbers(self, name: str) -> set[int]:
-        folder = self.folder / name
-        return {int(entry.name) for entry in folder.iterdir() if entry.name.isdecimal()} if folder.is_dir() else set()
+        try:
+            with open_root(self.root) as root, root.folder(f"{self.path}/{name}") as folder:
+                return {int(entry) for entry in folder.names() if entry.isdecimal()}
+        except (FileNotFoundError, NotADirectoryError):
+            return set()
 
     def _read_id(self) -> str | None:
-        path = self.folder / "metadata"
         try:
-            return str(json.loads(path.read_text())["id"])
+            with open_file_below(self.root, f"{self.path}/metadata") as file:
+                return str(json.loads(file.read(_METADATA_BYTES))["id"])
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise self.lost(f"has metadata that cannot be read ({error})") from error
 
     def _put_id(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        made = self.folder / f".metadata.{new_token()}"
-        made.write_text(json.dumps({"id": self.query_id}))
-        os.replace(made, self.folder / "metadata")
+        with open_root(self.root) as root, root.folder(self.path, make=True) as folder:
+            made = f".metadata.{new_token()}"
+            with folder.new_file(made) as file:
+                file.write(json.dumps({"id": self.query_id}).encode())
+            os.replace(made, "metadata", src_dir_fd=folder.handle, dst_dir_fd=folder.handle)

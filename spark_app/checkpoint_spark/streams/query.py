@@ -156,7 +156,7 @@ class _Query:
         ledger, attempt = self.at_work.now
         self._life = DrivenBy(epoch=ledger.key.epoch, attempt=attempt)
         if self.mount is not None:
-            self._volume = StreamVolume.at(self.mount, ledger.key.uid, self._life)
+            self._volume = StreamVolume(self.mount, ledger.key.uid, self._life)
 
     def run(self, frame: DataFrame, *, available_now: bool, processing_time: str | None) -> None:
         """Run the query to its end. What ended it is raised, and kept for who must know."""

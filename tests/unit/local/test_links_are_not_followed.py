@@ -1,4 +1,4 @@
-"""What is removed lies in the folders of the write, and not where a symbolic link below them leads."""
+"""What is read or removed lies in the folders of the write, and not where a symbolic link below them leads."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 
 from checkpoint_operator.cleaning.cleaner import CleanedEpoch, Cleaner, KeptEpoch
-from checkpoint_operator.commit.staged_files import remove_files
+from checkpoint_operator.commit.staged_files import Tails, find_missing, remove_files
 from checkpoint_operator.writes.deletion import Deleted, Kept, delete_write
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.store import layout
-from checkpoint_protocol.store.disk_removal import remove_below
 from checkpoint_protocol.store.object_store import ObjectStore, open_store
+from checkpoint_protocol.store.plain_files import remove_below
 from tests.contract.test_deletion import World
+from tests.support.no_plain_files import OTHERS, Put
 from tests.support.places import on_disk
 from tests.support.records import KEY
 
@@ -78,9 +79,44 @@ def test_a_link_that_is_named_itself_is_removed_and_not_what_it_names(store: Obj
     assert files_in(elsewhere) == ["0/0.json", "precious.json"]
 
 
+@pytest.mark.parametrize("at", ["control/u/1", "control/u/1/launch.json"])
+@pytest.mark.parametrize(("put", "what"), OTHERS)
+def test_a_store_reads_no_record_from_what_is_no_folder_and_no_file_until_it_is_replaced_by_one(
+    store: ObjectStore, folder: Path, elsewhere: Path, put: Put, what: str, at: str
+) -> None:
+    (elsewhere / "token").write_text("{}")
+    (elsewhere / "launch.json").write_text("{}")
+    (folder / at).parent.mkdir(parents=True)
+    put(folder / at, elsewhere)
+
+    with pytest.raises(NeedsChange, match=f"{folder / at} is {what}.* put a copy of what it stands for in its place") as caught:
+        store.get("control/u/1/launch.json", 100)
+    assert caught.value.reason == reasons.STORE_UNAVAILABLE
+
+    (folder / at).unlink()
+    store.put_if_absent("control/u/1/launch.json", b"{}")
+    assert store.get("control/u/1/launch.json", 100) == b"{}"
+
+
+@pytest.mark.parametrize(("put", "what"), OTHERS)
+def test_a_staged_file_that_has_become_something_else_is_missing_and_its_end_is_not_read(
+    folder: Path, elsewhere: Path, put: Put, what: str
+) -> None:
+    (elsewhere / "token").write_text("{}")
+    put(folder / "x.parquet", elsewhere)
+
+    rejected = find_missing(str(folder), {"x.parquet": 2}, StorageSettings())
+
+    assert rejected is not None
+    assert "x.parquet is gone" in rejected.message
+    with pytest.raises(NeedsChange, match=f"x.parquet is {what}"):
+        Tails(StorageSettings()).read(f"{folder}/x.parquet", 8)
+
+
 def test_a_store_that_is_reached_by_a_link_is_as_any(tmp_path: Path, folder: Path) -> None:
     by_link = open_store(str(link(tmp_path, "linked", folder)), StorageSettings())
     by_link.put_if_absent("staged/u/1/x.json", b"{}")
+    assert by_link.get("staged/u/1/x.json", 100) == b"{}"
 
     by_link.delete(["staged/u/1/x.json"])
 
@@ -136,7 +172,7 @@ def test_what_a_link_in_a_write_leads_to_stays_and_the_rest_goes_once_the_link_i
     told = remove(world)
 
     assert is_kept(told)
-    assert "remove the link" in getattr(told, "message", getattr(told, "why", ""))
+    assert "remove it, or put a copy of what it stands for in its place" in getattr(told, "message", getattr(told, "why", ""))
     assert files_in(elsewhere) == ["0/0.json", "precious.json"]
 
     made.unlink()

@@ -16,7 +16,7 @@ from tests.unit.spark.test_stream_checkpoint import UID, spark_runs
 
 
 def volume_of(mount: Path, epoch: int, attempt: int = 1) -> StreamVolume:
-    return StreamVolume.at(mount, UID, DrivenBy(epoch=epoch, attempt=attempt))
+    return StreamVolume(mount, UID, DrivenBy(epoch=epoch, attempt=attempt))
 
 
 def known(checkpoint: Checkpoint, committed: int) -> Known:
@@ -114,6 +114,7 @@ def test_a_volume_without_hard_links_is_copied(first: Checkpoint, tmp_path: Path
 def test_another_volume_is_lost_until_the_claim_has_the_one_of_before(first: Checkpoint, tmp_path: Path) -> None:
     now = known(first, 4)
 
+    (tmp_path / "another").mkdir()
     with pytest.raises(NeedsChange, match="has no folder of a driver") as lost:
         volume_of(tmp_path / "another", 5).begin(now)
 
@@ -138,7 +139,7 @@ def test_a_volume_that_may_not_be_written_is_named_with_what_to_do_and_used_once
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "mkdir", refuse)
+        patched.setattr(os, "mkdir", refuse)
         with pytest.raises(NeedsChange, match=r"let the group of the pods \(fsGroup\) read and write it") as refused:
             volume_of(tmp_path, 1).begin(Known(0, None))
     assert refused.value.reason == reasons.CREDENTIALS_REFUSED
@@ -150,7 +151,7 @@ def test_a_volume_that_does_not_answer_is_tried_again(tmp_path: Path, monkeypatc
     def fail(*_: object, **__: object) -> None:
         raise OSError(116, "Stale file handle")
 
-    monkeypatch.setattr(Path, "mkdir", fail)
+    monkeypatch.setattr(os, "mkdir", fail)
 
     with pytest.raises(Retryable, match="Stale file handle"):
         volume_of(tmp_path, 1).begin(Known(0, None))

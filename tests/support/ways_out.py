@@ -104,6 +104,10 @@ FOLLOWED_BY_NOBODY: Final = (
 )
 
 FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
+    "unit/protocol/test_storage_of_a_process.py::"
+    "test_more_settings_than_a_process_takes_are_refused_and_those_that_a_write_needs_are_taken": (
+        "leave out there what this write does not need (--settings names another file)",
+    ),
     "controller/test_clusters_on_one_store.py::"
     "test_a_second_operator_on_a_namespace_is_told_which_one_works_there_and_goes_on_with_its_keys": (
         "if it is gone, give its keys to this one (recordKeys.existingSecret)",

@@ -26,7 +26,7 @@ from typing import Final
 import yaml
 from prometheus_client import start_http_server
 
-from checkpoint_operator.catalogs.named import CatalogBook
+from checkpoint_operator.catalogs.named import MOST_METADATA_BYTES, CatalogBook
 from checkpoint_operator.cluster.check import check_settings
 from checkpoint_operator.cluster.code_source import CodeSource
 from checkpoint_operator.cluster.config import DEFAULT_PATH, OperatorConfig, load_config
@@ -62,8 +62,6 @@ _SETTINGS_PATH: Final = Path("/etc/checkpointed-writes/settings/settings.yaml")
 _PATIENCE_S: Final = 25.0
 #: Where the configuration has neither a name nor keys that one is kept with.
 _ANY_CLUSTER: Final = "unnamed"
-#: Of a table: some thirty thousand snapshots. Who can write where a table lies can put there what they like.
-_MOST_METADATA_BYTES: Final = 32 << 20
 _MOST_TOLD: Final = 10
 _OF_SETTINGS: Final = "settings in the chart's values (or the Secret that settings.existingSecret names)"
 
@@ -142,7 +140,7 @@ def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:
     queue = _queue(config)
     counts, errors = StoreCounts(), WatchErrors()
     memory = MemoryBudget(config.record_memory)
-    catalogs = CatalogBook(settings, most_metadata_bytes=_MOST_METADATA_BYTES)
+    catalogs = CatalogBook(settings, most_metadata_bytes=MOST_METADATA_BYTES)
     keys = _record_keys(config, api)
     settings_of = functools.cache(lambda namespace: settings.used_by(config.tenant(namespace)))
     controller = Controller(

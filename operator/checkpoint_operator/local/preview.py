@@ -22,7 +22,7 @@ from checkpoint_operator.local.code import code_archive, code_tree
 from checkpoint_operator.local.host import LocalHost
 from checkpoint_operator.local.java import check_java
 from checkpoint_operator.local.other_processes import MARK_VARIABLE, end_leftovers
-from checkpoint_operator.local.processes import conf_arguments, environment_of, write_storage_file
+from checkpoint_operator.local.processes import conf_arguments, environment_of
 from checkpoint_operator.local.runner import identify, refusals
 from checkpoint_operator.local.stage_preview import StageToPreview, stage_to_preview
 from checkpoint_operator.loop.observing import Observer
@@ -82,11 +82,7 @@ def preview(manifest: CheckpointedWrite, settings: Settings, rows: int, stage: s
         uid = _record_launch(manifest.model_copy(update={"spec": spec}), manifest.row_keys, settings, archive, pin_source)
         if asked.reads is not None:
             (folder / SEALED_NAME).write_text(asked.reads.model_dump_json(), encoding="utf-8")
-        storage_file = write_storage_file(settings)
-        try:
-            _run(spec, uid, rows, folder, storage_file)
-        finally:
-            storage_file.unlink(missing_ok=True)
+        _run(spec, uid, rows, folder, settings)
         outcome = PreviewOutcome.model_validate_json((folder / PREVIEW_NAME).read_bytes())
         if outcome.error is not None:
             raise _error_of(outcome.error)
@@ -147,7 +143,7 @@ class _NoDrivers:
         pass
 
 
-def _run(spec: Spec, uid: str, rows: int, folder: Path, storage_file: Path) -> None:
+def _run(spec: Spec, uid: str, rows: int, folder: Path, settings: Settings) -> None:
     command = [sys.executable, "-m", "checkpoint_spark.preview", "--uri", spec.checkpoint.uri, "--uid", uid]
     command += ["--rows", str(rows), "--folder", str(folder), "--master", "local[1]", *conf_arguments(spec)]
     mark = f"{os.getpid()} preview of {uid} in {folder}"
@@ -155,7 +151,7 @@ def _run(spec: Spec, uid: str, rows: int, folder: Path, storage_file: Path) -> N
         command,
         stdin=subprocess.PIPE,
         stdout=_STDERR,
-        env={**environment_of(spec, storage_file), MARK_VARIABLE: mark},
+        env={**environment_of(spec, settings), MARK_VARIABLE: mark},
         start_new_session=True,  # Ctrl-C is for us, who end it
     )
     try:

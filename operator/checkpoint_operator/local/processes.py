@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +18,7 @@ from checkpoint_operator.local.java import check_java
 from checkpoint_operator.local.other_processes import MARK_VARIABLE, end_leftovers
 from checkpoint_operator.loop.driver_digest import keep_arguments
 from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.places.settings import Settings
@@ -32,6 +31,8 @@ _LOOPBACK: Final = "127.0.0.1"
 _TAIL_BYTES: Final = 4096
 _LAST_LINES: Final = 3
 _MOST_OF_A_LINE: Final = 300
+#: Of Linux, with the name of the variable and the zero at the end: 32 pages.
+_MOST_OF_A_VARIABLE: Final = 131_000
 
 
 @dataclass(slots=True)
@@ -52,7 +53,6 @@ class DriverProcesses:
     _started: dict[tuple[EpochKey, int], subprocess.Popen[bytes]] = field(default_factory=dict)
     _recorded: set[tuple[EpochKey, int]] = field(default_factory=set)
     _cleared: set[tuple[EpochKey, int]] = field(default_factory=set)
-    _storage_file: Path | None = None
 
     def expect(self, key: EpochKey, attempt: int) -> None:
         """Note that this runner has recorded the attempt, so that its driver is yet to be started."""
@@ -108,10 +108,6 @@ class DriverProcesses:
                 process.wait()
         for key, attempt in self._started:
             self._end_leftovers(key, attempt)
-        if self._storage_file is not None:
-            with contextlib.suppress(FileNotFoundError):
-                self._storage_file.unlink()
-            self._storage_file = None
 
     def _end_leftovers(self, key: EpochKey, attempt: int) -> None:
         """End what an ended driver has left, once: the next attempt needs the memory, and nobody the processes."""
@@ -131,9 +127,7 @@ class DriverProcesses:
         return [*command, *keep_arguments(self.spec, key.stage), *conf_arguments(self.spec)]
 
     def _environment(self) -> dict[str, str]:
-        if self._storage_file is None:
-            self._storage_file = write_storage_file(self.settings)
-        return {**environment_of(self.spec, self._storage_file), **self.extra_environment}
+        return {**environment_of(self.spec, self.settings), **self.extra_environment}
 
 
 def mark_of(key: EpochKey, attempt: int) -> str:
@@ -141,8 +135,8 @@ def mark_of(key: EpochKey, attempt: int) -> str:
     return f"{os.getpid()} {key} {attempt}"
 
 
-def environment_of(spec: Spec, storage_file: Path) -> dict[str, str]:
-    """Return the environment of a process that runs the steps of a write."""
+def environment_of(spec: Spec, settings: Settings) -> dict[str, str]:
+    """Return the environment of a process that runs the steps of a write. The storage settings are in it, and no catalogs."""
     environment = without_another_spark(os.environ)
     folder = code_folder(spec)
     return environment | {
@@ -154,7 +148,7 @@ def environment_of(spec: Spec, storage_file: Path) -> dict[str, str]:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": _LOOPBACK,
         "PYTHONUNBUFFERED": "1",
-        "CHECKPOINTED_WRITE_STORAGE_FILE": str(storage_file),
+        "CHECKPOINTED_WRITE_LOCAL_STORAGE": _storage_of(settings),
     }
 
 
@@ -171,12 +165,16 @@ def conf_arguments(spec: Spec) -> list[str]:
     return [argument for name, value in conf.items() for argument in ("--conf", f"{name}={value}")]
 
 
-def write_storage_file(settings: Settings) -> Path:
-    """Write the storage settings to a file that only this user can read; catalogs are not in it. The caller removes it."""
-    handle, name = tempfile.mkstemp(prefix="checkpointed-write-", suffix=".json")
-    with os.fdopen(handle, "w") as file:
-        file.write(settings.for_drivers().model_dump_json())
-    return Path(name)
+def _storage_of(settings: Settings) -> str:
+    text = settings.for_drivers().model_dump_json()
+    if len(text.encode()) > _MOST_OF_A_VARIABLE:
+        place = settings.place.name("storage")
+        raise NeedsChange(
+            reasons.MANIFEST_INVALID,
+            f"the entries of {place} are {len(text.encode()):,} bytes of JSON, and a process takes {_MOST_OF_A_VARIABLE:,} at "
+            "most; leave out there what this write does not need (--settings names another file)",
+        )
+    return text
 
 
 def how_it_ended(code: int, log: Path) -> str:

@@ -13,7 +13,9 @@ from checkpoint_protocol.manifest.spec import ManifestInvalid, validate_model
 from checkpoint_protocol.places.settings_place import STORAGE_SECRET
 from checkpoint_protocol.places.storage import StorageSettings
 
-#: Path of the file with the storage settings: a private file on one machine, or one that a pod template mounts. It comes first.
+#: The storage settings of a run on one machine, as JSON. They come first. In no file: that would stay after a kill -9 of the run.
+LOCAL_STORAGE_VARIABLE: Final = "CHECKPOINTED_WRITE_LOCAL_STORAGE"
+#: Path of a file with the storage settings, as a pod template may mount one. It comes before the variable of a Secret.
 STORAGE_FILE_VARIABLE: Final = "CHECKPOINTED_WRITE_STORAGE_FILE"
 #: The storage settings themselves, as JSON: in a pod, a key of a Secret.
 STORAGE_VARIABLE: Final = "CHECKPOINTED_WRITE_STORAGE"
@@ -22,9 +24,11 @@ STORAGE_VARIABLE: Final = "CHECKPOINTED_WRITE_STORAGE"
 def storage_settings() -> StorageSettings:
     """Return the storage settings of this process; none are needed for folders.
 
-    A local run hands them over as a file that it makes of its settings file; pods have them in a variable, from a Secret.
-    NeedsChange says what is wrong with them, and quotes none of their values: they are secrets.
+    A local run hands over those of its settings file; pods have them in a variable, from a Secret. NeedsChange says what is wrong
+    with them, and quotes none of their values: they are secrets.
     """
+    if (local := os.environ.get(LOCAL_STORAGE_VARIABLE)) is not None:
+        return _read_storage(local, f"${LOCAL_STORAGE_VARIABLE}")
     path, text = os.environ.get(STORAGE_FILE_VARIABLE), os.environ.get(STORAGE_VARIABLE)
     if path:
         try:

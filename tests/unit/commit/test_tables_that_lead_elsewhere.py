@@ -29,7 +29,7 @@ from checkpoint_formats.iceberg.file_io import manifests_of
 from checkpoint_formats.iceberg.plan import find_files
 from checkpoint_formats.lance.reader import find_fragments
 from checkpoint_formats.stagers import stager_for
-from checkpoint_operator.catalogs.named import CatalogBook, open_catalog, translate_catalog_error
+from checkpoint_operator.catalogs.named import MOST_METADATA_BYTES, CatalogBook, open_catalog, translate_catalog_error
 from checkpoint_operator.catalogs.source_tables import describe, pin
 from checkpoint_operator.iceberg.table import PyicebergTable
 from checkpoint_operator.lance.table import PylanceTable
@@ -287,6 +287,22 @@ def test_metadata_that_stand_for_more_than_there_is_memory_for_are_refused(icebe
         connection.execute(text("update iceberg_tables set metadata_location = :uri"), {"uri": f"file://{file}"})
 
     assert "that are read of a table's metadata" in refused(shared.describe)
+
+
+@pytest.mark.parametrize("is_of_many", [True, False])
+def test_metadata_are_bounded_in_a_process_that_serves_namespaces_also_where_no_catalogs_are_shared(
+    iceberg: IcebergPlace, is_of_many: bool
+) -> None:
+    settings = iceberg.settings.used_by(Tenant("default", is_only=True)) if is_of_many else iceberg.settings
+    file = Path(iceberg.table().metadata_location.removeprefix("file://"))
+    with file.open("ab") as written:
+        written.write(b" " * (MOST_METADATA_BYTES + 1))
+    table = PyicebergTable(iceberg.catalog, iceberg.name, settings)
+
+    if is_of_many:
+        assert "that are read of a table's metadata" in refused(table.describe)
+    else:
+        assert table.describe() is not None
 
 
 def test_manifests_of_tables_as_they_are_are_read_where_the_memory_is_for_many(iceberg: IcebergPlace) -> None:

@@ -100,7 +100,7 @@ def test_a_variable_that_leads_to_another_spark_is_kept_from_drivers_and_named(
     monkeypatch.setenv(name, ELSEWHERE[name])
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/scratch")
 
-    seen = environment_of(spec(), tmp_path)
+    seen = environment_of(spec(), Settings())
 
     assert name not in seen
     assert seen["SPARK_LOCAL_DIRS"] == "/scratch"
@@ -112,7 +112,7 @@ def test_python_packages_of_another_spark_are_kept_from_drivers(tmp_path: Path, 
     monkeypatch.setenv("SPARK_HOME", str(home))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(home / "python"), str(tmp_path / "mine")]))
 
-    seen = environment_of(spec(), tmp_path)
+    seen = environment_of(spec(), Settings())
 
     assert seen["PYTHONPATH"].split(os.pathsep)[-1] == str(tmp_path / "mine")
     assert str(home) not in seen["PYTHONPATH"]

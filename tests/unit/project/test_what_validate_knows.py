@@ -22,6 +22,7 @@ _IN_A_POD: Final = "of a process in a pod, or of its environment"
 _NO_RUN: Final = "no run says it"
 
 KNOWN: Final[Mapping[str, str]] = {
+    "checkpoint_operator.local.processes._storage_of": "it is about the settings of all writes",
     "checkpoint_protocol.places.kafka_settings.client_properties": _AT_OPENING,
     "checkpoint_protocol.places.outputs.refuse": _BY_VALIDATE,
     "checkpoint_protocol.places.setting_values.read": _AT_OPENING,

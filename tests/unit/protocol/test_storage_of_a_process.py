@@ -7,11 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from checkpoint_operator.local.processes import environment_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
+from checkpoint_protocol.manifest.spec import parse_manifest, validate_model
 from checkpoint_protocol.places.setting_values import reveal
+from checkpoint_protocol.places.settings import Settings
 from checkpoint_spark.driver.main import EXIT_FAILED, drive, parse, words_of
+from checkpoint_spark.process.process_settings import LOCAL_STORAGE_VARIABLE
 from checkpoint_spark.tasks.executor import STORAGE_FILE_VARIABLE, STORAGE_VARIABLE, storage_settings
+from tests.support.manifests import manifest
 
 HIDDEN = "hidden-7c1f"
 
@@ -24,6 +29,7 @@ def settings_for(bucket: str) -> str:
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(STORAGE_FILE_VARIABLE, raising=False)
     monkeypatch.delenv(STORAGE_VARIABLE, raising=False)
+    monkeypatch.delenv(LOCAL_STORAGE_VARIABLE, raising=False)
 
 
 def test_without_either_there_are_none() -> None:
@@ -38,6 +44,33 @@ def test_they_come_from_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     assert entry.prefix == "s3://one/"
     assert entry.secret_access_key is not None
     assert reveal(entry.secret_access_key, "here") == HIDDEN
+
+
+def test_a_run_on_one_machine_hands_over_its_settings_and_leaves_no_file_of_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    settings = validate_model(Settings, {**json.loads(settings_for("one")), "catalogs": {"c": {"type": "rest", "uri": HIDDEN}}})
+
+    environment = environment_of(parse_manifest(manifest()).spec, settings)
+
+    assert list(tmp_path.iterdir()) == []
+    assert "catalogs" not in environment[LOCAL_STORAGE_VARIABLE]
+    monkeypatch.setenv(LOCAL_STORAGE_VARIABLE, environment[LOCAL_STORAGE_VARIABLE])
+    (entry,) = storage_settings().storage
+    assert entry.secret_access_key is not None
+    assert reveal(entry.secret_access_key, "here") == HIDDEN
+
+
+def test_more_settings_than_a_process_takes_are_refused_and_those_that_a_write_needs_are_taken() -> None:
+    one = json.loads(settings_for("one"))
+    many = {"storage": [{**one["storage"][0], "prefix": f"s3://bucket-{number}/"} for number in range(1000)]}
+
+    with pytest.raises(NeedsChange, match="leave out there what this write does not need"):
+        environment_of(parse_manifest(manifest()).spec, validate_model(Settings, many))
+
+    assert environment_of(parse_manifest(manifest()).spec, validate_model(Settings, one))
 
 
 def test_the_file_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -64,13 +97,13 @@ WRONG = {
 
 
 @pytest.mark.parametrize("kind", WRONG)
-@pytest.mark.parametrize("source", [STORAGE_VARIABLE, STORAGE_FILE_VARIABLE])
+@pytest.mark.parametrize("source", [LOCAL_STORAGE_VARIABLE, STORAGE_VARIABLE, STORAGE_FILE_VARIABLE])
 def test_wrong_settings_are_told_by_place_and_never_quoted(
     kind: str, source: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     text, gist = WRONG[kind]
     (tmp_path / "storage.json").write_text(text)
-    monkeypatch.setenv(source, text if source == STORAGE_VARIABLE else str(tmp_path / "storage.json"))
+    monkeypatch.setenv(source, str(tmp_path / "storage.json") if source == STORAGE_FILE_VARIABLE else text)
 
     with pytest.raises(NeedsChange) as caught:
         storage_settings()

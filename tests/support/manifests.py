@@ -207,7 +207,6 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
             "spark.security.credentials.hive.enabled": "false",
             "spark.authenticate.secretBitLength": "256",
             "spark.sql.catalog.a.url": "jdbc:x://${env:USER}:${env:PW}@host/db?password=${env:PW}",
-            "spark.kubernetes.executor.annotation.a": "b",
             "spark.kubernetes.executor.request.cores": "100m",
         }
     },
@@ -815,6 +814,8 @@ BAD: Final[dict[str, dict[str, Any]]] = {
     "a driver's master as a property": {"spec__sparkConf": {"spark.kubernetes.driver.master": "x"}},
     "a namespace as a property": {"spec__sparkConf": {"spark.kubernetes.namespace": "x"}},
     "a template of executors as a property": {"spec__sparkConf": {"spark.kubernetes.executor.podTemplateFile": "x"}},
+    "an annotation of executors as a property": {"spec__sparkConf": {"spark.kubernetes.executor.annotation.a.b/role": "x"}},
+    "a label of the driver as a property": {"spec__sparkConf": {"spark.kubernetes.driver.label.team": "x"}},
     "a template of the driver as a property": {"spec__sparkConf": {"spark.kubernetes.driver.podTemplateContainerName": "x"}},
     "a step that changes pods as a property": {"spec__sparkConf": {"spark.kubernetes.executor.pod.featureSteps": "x"}},
     "a volume of the node as a property": {

@@ -38,7 +38,7 @@ REFUSED: Final = (
         "the master is the API server of the pod's own cluster (on one machine, this process); leave it out",
     ),
     Refused(r"^spark\.kubernetes\.namespace$", "pods are made in the namespace of the write; leave it out"),
-    Refused(rf"{_POD}podTemplate", "say driver.template or executor.template"),
+    Refused(rf"{_POD}(podTemplate|annotation\.|label\.)", "say driver.template or executor.template"),
     Refused(rf"{_POD}pod\.featureSteps$", "say driver.template or executor.template"),
     Refused(rf"{_POD}volumes\.", "say volumes and volumeMounts in driver.template or executor.template"),
     Refused(rf"{_POD}(secrets|secretKeyRef)\.", "say env with valueFrom, or a volume, in driver.template or executor.template"),

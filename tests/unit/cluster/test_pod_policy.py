@@ -68,6 +68,10 @@ REFUSED: Final[dict[str, dict[str, Any]]] = {
         "spec": {"volumes": [{"name": "a", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]}
     },
     "spec.imagePullSecrets[0] (the Secret theirs)": {"spec": {"imagePullSecrets": [{"name": "theirs"}]}},
+    "metadata.annotations.iam.amazonaws.com/role": {"metadata": {"annotations": {"iam.amazonaws.com/role": "admin"}}},
+    "metadata.annotations.vault.hashicorp.com/agent-inject": {
+        "metadata": {"annotations": {"vault.hashicorp.com/agent-inject": "true"}}
+    },
     "metadata.ownerReferences": {"metadata": {"ownerReferences": [{"uid": "1"}]}},
     "metadata.finalizers": {"metadata": {"finalizers": ["keep"]}},
 }
@@ -91,7 +95,7 @@ def test_what_reaches_beyond_the_pod_is_refused_by_its_field(field: str, role: s
 
 def test_where_it_runs_and_what_it_has_of_its_own_may_be_chosen() -> None:
     template = {
-        "metadata": {"labels": {"team": "a"}, "annotations": {"a": "b"}},
+        "metadata": {"labels": {"team": "a"}, "annotations": {"sidecar.istio.io/inject": "false"}},
         "spec": {
             "nodeSelector": {"disk": "ssd"},
             "affinity": {"nodeAffinity": {}},

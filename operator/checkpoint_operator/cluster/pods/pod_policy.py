@@ -16,9 +16,13 @@ from checkpoint_protocol.manifest.sections import ObjectName, Section
 from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.places.grants import is_named
 
-#: Where a pod runs, what it is given of its own namespace, and how large it is.
+#: Where a pod runs, what it is given of its own namespace, and how large it is. Not all annotations: by some of them a webhook or
+#: an agent gives a pod a role of the cloud (kube2iam) or secrets (Vault).
 DEFAULT_FIELDS: Final = (
-    "metadata.annotations",
+    "metadata.annotations.cluster-autoscaler.kubernetes.io/safe-to-evict",
+    "metadata.annotations.karpenter.sh/do-not-disrupt",
+    "metadata.annotations.linkerd.io/inject",
+    "metadata.annotations.sidecar.istio.io/inject",
     "metadata.labels",
     "spec.activeDeadlineSeconds",
     "spec.affinity",

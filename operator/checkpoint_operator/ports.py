@@ -90,6 +90,9 @@ class Host(Protocol):
     def queue_for_a_place(self) -> int | None:
         """Return how many writes come before this one, where its driver has to wait for a place; None if it has one."""
 
+    def count_starved(self) -> int:
+        """Return how many drivers beside this one have no executor, where they could take each other's places."""
+
     def find_starvation(self, key: EpochKey, attempt: int, has_plan: bool) -> Failure | None:
         """Return what keeps all executors of an attempt's driver from running, if anything does."""
 

@@ -101,6 +101,20 @@ def test_a_driver_without_executors_gives_way_and_is_not_counted(world: World, s
     assert ids(world) == list(range(200))
 
 
+def test_of_several_drivers_without_executors_one_gives_way_sooner_than_one_alone(world: World, source: Path) -> None:
+    starve(world, 1)
+    for name in ("first", "second"):
+        world.key = WriteName("default", name)
+        world.apply(source, backoffLimit=0)
+
+    world.pass_time(500)
+
+    ended = [
+        attempt.cause for body in world.api.writes.values() for attempt in status_of(body).attempts or () if attempt.closed_at
+    ]
+    assert "Scheduling" in ended, "alone, a driver is waited for 600 s at the least"
+
+
 def test_executors_that_a_quota_refuses_are_told_with_its_words(world: World, source: Path) -> None:
     def plan_and_wait(pod: dict[str, Any]) -> None:
         key = EpochKey(pod["metadata"]["labels"][UID_LABEL], 1)

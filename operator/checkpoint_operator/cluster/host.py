@@ -84,5 +84,8 @@ class ClusterHost:
     def queue_for_a_place(self) -> int | None:
         return self.places.request(self.key)
 
+    def count_starved(self) -> int:
+        return self.drivers.cache.count_starved(self.key.namespace, self.key)
+
     def find_starvation(self, key: EpochKey, attempt: int, has_plan: bool) -> Failure | None:
         return self.drivers.find_starvation(key, attempt, has_plan)

@@ -56,7 +56,8 @@ class Attempt:
     `rows_quarantined`: by its own seals. `has_sealed`: it is closed, and seals of it that count cover rows: those of
     tasks without any bring no end nearer, as the next attempt has such tasks again.
     `idle_s`: for how long it has made no progress; `mark`: as in AttemptClock, of one that is open.
-    `starved`: its driver is at work and has no executor, and why; `starved_s`: for so long, which does not count as idle.
+    `starved`: its driver is at work and has no executor, and why; `starved_s`: for so long, which does not count as idle;
+    `starved_beside`: how many others are at the same time.
     `spread`: a number from 0 to 1 of its own, so that attempts of different writes do not all act at one time.
     `holds_seals`: seals of it count, or it is open and shows some. `input_since`: as in its launch record. `is_of_other_source`:
     it reads other rows than the manifest says by now; `is_read_otherwise`: or the same with other reading options.
@@ -82,6 +83,7 @@ class Attempt:
     has_sealed: bool = False
     starved: Failure | None = None
     starved_s: float = 0.0
+    starved_beside: int = 0
     #: The shortest time without a seal after which it may be given up, by what it was recorded with.
     least_deadline_s: float = 0.0
     spread: float = 0.0

@@ -41,6 +41,9 @@ _NOT_THEIRS: Final = _DISRUPTED | _STARVED | _OUTSIDE
 #: A driver that has no executor for so long gives way (up to twice as long by its spread): others may wait for its place, and it
 #: for theirs. A quota does not grow by itself; but nodes may be on their way for executors that are pending.
 _GIVE_WAY_AFTER_S: Final = {reasons.EXECUTORS_REFUSED: 60.0, reasons.EXECUTORS_PENDING: 600.0}
+#: Where others have none either, as after many writes are applied at once to a cluster that their drivers fill. Most nodes that
+#: were on their way are there by then.
+_GIVE_WAY_AMONG_SEVERAL_S: Final = 180.0
 
 #: What may be put right outside of the manifest, without anybody telling us: it is tried again now and then.
 ENVIRONMENT: Final = frozenset(
@@ -221,7 +224,10 @@ def give_way_without_executors(seen: Observation) -> tuple[Action, ...] | None:
     last = seen.last
     if last is None or last.is_closed or last.driver is not DriverState.RUNNING or last.starved is None:
         return None
-    if last.starved_s <= _GIVE_WAY_AFTER_S[last.starved.reason] * (1 + last.spread):
+    after_s = _GIVE_WAY_AFTER_S[last.starved.reason]
+    if last.starved_beside:
+        after_s = min(after_s, _GIVE_WAY_AMONG_SEVERAL_S)
+    if last.starved_s <= after_s * (1 + last.spread):
         return None
     return (Close(last.number, f"no executor for {last.starved_s:.0f} s", last.starved), StopDriver(last.number))
 

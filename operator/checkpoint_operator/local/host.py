@@ -47,5 +47,8 @@ class LocalHost:
     def queue_for_a_place(self) -> int | None:
         return None
 
+    def count_starved(self) -> int:
+        return 0
+
     def find_starvation(self, key: EpochKey, attempt: int, has_plan: bool) -> Failure | None:
         return None

@@ -399,6 +399,7 @@ class Observer:
             has_sealed=closed is not None and not (closed.complete or is_committed) and self.current_tallies.covers_rows(number),
             starved=starved,
             starved_s=self._clock.starved_s if starved is not None else 0.0,
+            starved_beside=self.host.count_starved() if starved is not None else 0,
             spread=_spread(ledger.key, number),
             holds_seals=any(closed.chain_lengths) if closed is not None else is_open and self._clock.links > 0,
             input_since=launch.input_since,

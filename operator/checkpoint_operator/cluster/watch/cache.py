@@ -190,6 +190,12 @@ class Cache:
         pods = [pod for pod in self.pods_at_work(namespace) if not _has_ended(pod)]
         return {key for pod in pods if (key := write_of(pod)) is not None}
 
+    def count_starved(self, namespace: str, besides: WriteName) -> int:
+        """Return how many other writes of a namespace have a driver without executors, as their statuses say."""
+        with self._lock:
+            others = [body for key, body in self._writes.items() if key.namespace == namespace and key != besides]
+        return sum((body.get("status") or {}).get("starvedSince") is not None for body in others)
+
     def pod(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         with self._lock:
             return self._pods.get((namespace, name))

@@ -13,6 +13,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.records import Seal
 from tests.cluster.test_deaths import delete_pod
 from tests.cluster.user import User
+from tests.support.records import seals_shown
 
 pytestmark = pytest.mark.slow
 
@@ -115,10 +116,9 @@ def test_executors_with_gpus_come_and_go_and_one_that_is_taken_away_has_its_task
 
 def last_chain(user: User) -> tuple[Seal, ...]:
     """The seals of the task that took longest: the only one that has several."""
-    ledger = user.ledger()
-    chains = ledger.seals.read_seals(1, ledger.seals.list_links(1)).values()
-    (chain,) = [chain for chain in chains if len(chain) > 1]
-    return chain
+    seals = seals_shown(user.ledger(), 1)
+    (task,) = {seal.task for seal in seals if seal.link > 0}
+    return tuple(seal for seal in seals if seal.task == task)
 
 
 @contextmanager

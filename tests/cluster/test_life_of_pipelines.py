@@ -13,6 +13,7 @@ from checkpoint_protocol.writes import list_stages
 from tests.cluster.test_triggers import EPOCH_S, FIRST_EPOCH_S, await_epoch
 from tests.cluster.test_triggers import ROWS as ROWS_OF_A_FILE
 from tests.cluster.user import User
+from tests.support.records import seals_shown
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 ROWS, BEFORE_THE_BARRIER = 400, 200
@@ -36,9 +37,7 @@ def sealed_in_first_stage(user: User) -> int:
     epoch = user.ledger()
     if not list_stages(epoch.store, epoch.key):
         return 0
-    stage = first_stage(user)
-    links = stage.seals.read_seals(1, stage.seals.list_links(1)).values()
-    return sum(seal.rows_read for chain in links for seal in chain)
+    return sum(seal.rows_read for seal in seals_shown(first_stage(user), 1))
 
 
 def begin(user: User) -> None:

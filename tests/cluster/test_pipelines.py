@@ -13,6 +13,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.writes import list_stages
 from tests.cluster.test_deaths import FIRST, ROWS, kill_9
 from tests.cluster.user import SLOW, User
+from tests.support.records import seals_shown
 
 pytestmark = pytest.mark.slow
 CODE = (
@@ -47,12 +48,7 @@ def first_is_done(user: User) -> bool:
 def rows_prepared(user: User) -> int:
     """Rows in all seals of the first stage, whichever attempt put them."""
     (ledger,) = stages(user)
-    return sum(
-        seal.rows_read
-        for attempt in ledger.attempts.list_attempts()
-        for chain in ledger.seals.read_seals(attempt, ledger.seals.list_links(attempt)).values()
-        for seal in chain
-    )
+    return sum(seal.rows_read for attempt in ledger.attempts.list_attempts() for seal in seals_shown(ledger, attempt))
 
 
 def all_is_well(user: User) -> None:

@@ -22,6 +22,7 @@ from tests.cluster.barriers import Barrier
 from tests.cluster.installation import WORKLOADS, Installation
 from tests.cluster.lake import SCHEMA
 from tests.support.places import Place
+from tests.support.records import seals_shown
 from tests.support.waiting import Late, patience, until
 
 PATIENCE_S = 60.0
@@ -201,9 +202,7 @@ class User:
         return sum(self.rows_sealed_by(attempt) for attempt in self.ledger().attempts.list_attempts())
 
     def rows_sealed_by(self, attempt: int) -> int:
-        ledger = self.ledger()
-        chains = ledger.seals.read_seals(attempt, ledger.seals.list_links(attempt)).values()
-        return sum(seal.rows_read for chain in chains for seal in chain)
+        return sum(seal.rows_read for seal in seals_shown(self.ledger(), attempt))
 
     def rows_sealed_twice(self) -> int:
         """Rows that were computed and sealed by more than one attempt."""

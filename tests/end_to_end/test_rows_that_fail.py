@@ -24,7 +24,7 @@ from tests.support.checks import assert_exactly_once
 from tests.support.command_line import CommandLine, driver_of, kill, wait_for_end
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.places import Place
-from tests.support.records import position_of
+from tests.support.records import position_of, seals_shown
 from tests.support.slow import slow_except_on
 from tests.support.waiting import until
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of, write_inputs
@@ -427,8 +427,7 @@ def test_a_driver_killed_after_a_poison_row_was_sealed_leaves_it_quarantined_onc
 
     def sealed_poison() -> int:
         ledger = command.ledger()
-        chains = ledger.seals.read_seals(1, ledger.seals.list_links(1)).values() if ledger else ()
-        return sum(seal.rows_quarantined for chain in chains for seal in chain)
+        return sum(seal.rows_quarantined for seal in seals_shown(ledger, 1)) if ledger else 0
 
     until(lambda: sealed_poison() > 0, "a sealed poison row")
     kill(driver_of(runner))

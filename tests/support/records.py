@@ -109,6 +109,12 @@ def put_chains(store: ObjectStore, *lengths: tuple[int, bool]) -> None:
             ledger.seals.put_seal(seal(task, link, last=is_whole and link == length - 1))
 
 
+def seals_shown(ledger: Ledger, attempt: int) -> list[Seal]:
+    """Return the seals of an attempt that a listing shows, by task and link."""
+    lengths = ledger.seals.list_links(attempt)
+    return list(ledger.seals.read_links(attempt, [(task, link) for task, length in lengths.items() for link in range(length)]))
+
+
 def launch(
     attempt: int = 1, counted: tuple[int, ...] = (), target: Target | None = ICEBERG, code_digest: str = DIGEST
 ) -> LaunchRecord:

@@ -248,14 +248,6 @@ class KeyCoverage:
             )
 
 
-def check_coverage(seals: Iterable[Seal], input_record: Input, where: str) -> None:
-    """Refuse seals that do not cover every position of the input exactly once."""
-    coverage = Coverage(input_record, where)
-    for seal in seals:
-        coverage.add(seal)
-    coverage.check()
-
-
 def check_quarantined(ledger: Ledger, seal: Seal, quarantine_allowed: Collection[int], where: str) -> None:
     """Refuse a seal that quarantines rows that it does not cover, or of an attempt that may not.
 

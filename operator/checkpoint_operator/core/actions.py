@@ -34,11 +34,15 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Fix which seals of this attempt count. `failure` is recorded first, unless its driver has said why it ended."""
+    """Fix which seals of this attempt count. `failure` is recorded first, unless its driver has said why it ended.
+
+    `why` is for people. `is_done`: the attempt has done all that it had to do.
+    """
 
     attempt: int
     why: str
     failure: Failure | None = None
+    is_done: bool = False
 
 
 @dataclass(frozen=True, slots=True)

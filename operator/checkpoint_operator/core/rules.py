@@ -160,7 +160,11 @@ def commit_what_is_complete(seen: Observation) -> tuple[Action, ...] | None:
 def close_what_is_sealed(seen: Observation) -> tuple[Action, ...] | None:
     """All is sealed: what the driver still does is of no interest."""
     last = seen.last
-    return (Close(last.number, "all its tasks are sealed"),) if last and not last.is_closed and last.is_sealed else None
+    return (
+        (Close(last.number, "all its tasks are sealed", is_done=True),)
+        if last and not last.is_closed and last.is_sealed
+        else None
+    )
 
 
 def close_what_nobody_drives(seen: Observation) -> tuple[Action, ...] | None:
@@ -178,7 +182,7 @@ def close_what_nobody_drives(seen: Observation) -> tuple[Action, ...] | None:
         else:
             # What the driver itself has recorded, which is read once the attempt is closed, says more than that it has ended.
             why = "its driver has ended" if cause.reason == reasons.DRIVER_FAILED else f"its driver ended with {cause.reason}"
-        return (Close(last.number, why, last.problem),)
+        return (Close(last.number, why, last.problem, is_done=has_ended),)
     # Too early only costs work, never rows; but what is sealed rarely, by its manifest, is not to be given up for that.
     if last.driver is DriverState.ELSEWHERE and last.idle_s > progress_deadline_s(seen):
         return (Close(last.number, f"its driver on another machine has sealed nothing for {last.idle_s:.0f} s"),)

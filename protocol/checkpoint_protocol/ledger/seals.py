@@ -106,14 +106,6 @@ class Seals:
         """
         return self.list_seals(attempt).lengths()
 
-    def read_seals(self, attempt: int, lengths: dict[int, int]) -> dict[int, tuple[Seal, ...]]:
-        """Return the first `lengths[task]` seals of each task, many at a time. Corrupt if one of them is gone."""
-        wanted = [(task, link) for task, length in lengths.items() for link in range(length)]
-        found: dict[int, list[Seal]] = {task: [] for task in lengths}
-        for seal in self.read_links(attempt, wanted):
-            found[seal.task].append(seal)
-        return {task: tuple(chain) for task, chain in found.items()}
-
     def read_links(self, attempt: int, places: Sequence[tuple[int, int]]) -> Iterator[Seal]:
         """Give these seals, in this order, many at a time. Corrupt if one of them is gone."""
         seals = streamed(self.records.map_all, lambda place: self._read_ahead(attempt, *place), places)

@@ -30,7 +30,7 @@ NOTHING = Progress(1, None, 0, 0, 0, 0, 0)
 COOK = Decision("cook", "begin", "", 1, "")
 
 
-def lines(tmp_path: Path, *actions: RecordAttempt | Wait) -> list[str]:
+def lines(tmp_path: Path, *actions: RecordAttempt | Wait | Close) -> list[str]:
     """Return what is told of rounds that each see one closed attempt, and do this."""
     return lines_of(tmp_path, *(Round(KEY, seen(closed(1, failure=OUT)), (action,)) for action in actions))
 
@@ -115,6 +115,21 @@ def test_that_rows_fail_is_told_once_while_there_is_work_and_not_of_a_write_that
     told = lines_of(tmp_path, at_work, at_work, done, progress=progress)
     assert [line for line in told if "fail" in line] == ["rows fail and are quarantined; the others go on"]
     assert lines_of(tmp_path, done, progress=progress) == []
+
+
+@pytest.mark.parametrize(
+    ("close", "told"),
+    [
+        (Close(1, "all its tasks are sealed", is_done=True), []),
+        (Close(1, "its driver is gone"), ["attempt 1 is closed: its driver is gone"]),
+        (
+            Close(1, "its driver on another machine has sealed nothing for 601 s"),
+            ["attempt 1 is closed: its driver on another machine has sealed nothing for 601 s"],
+        ),
+    ],
+)
+def test_that_an_attempt_is_given_up_is_told_and_that_it_is_done_is_not(tmp_path: Path, close: Close, told: list[str]) -> None:
+    assert lines(tmp_path, close) == told
 
 
 OTHERS = "the others are of other code, or were read with other options, and are computed again"

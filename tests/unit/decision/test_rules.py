@@ -162,7 +162,7 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
     "a stream whose query has ended is closed as that": (
         "close_what_nobody_drives",
         seen(at_work(driver=GONE, failure=STREAM_ENDED), is_stream=True),
-        (Close(1, "its query has ended, and what it had is sealed"),),
+        (Close(1, "its query has ended, and what it had is sealed", is_done=True),),
     ),
     "a stream whose query has ended is up to date": (
         "finish_a_stream_that_has_ended",
@@ -351,22 +351,22 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
     "an attempt whose tasks are all sealed is closed while its driver runs": (
         "close_what_is_sealed",
         seen(at_work(is_sealed=True)),
-        (Close(1, "all its tasks are sealed"),),
+        (Close(1, "all its tasks are sealed", is_done=True),),
     ),
     "an attempt whose tasks are all sealed is closed although its driver is gone": (
         "close_what_is_sealed",
         seen(at_work(driver=GONE, is_sealed=True)),
-        (Close(1, "all its tasks are sealed"),),
+        (Close(1, "all its tasks are sealed", is_done=True),),
     ),
     "an attempt whose tasks are all sealed is closed although it was not seen to start": (
         "close_what_is_sealed",
         seen(at_work(driver=NOT_STARTED, is_sealed=True)),
-        (Close(1, "all its tasks are sealed"),),
+        (Close(1, "all its tasks are sealed", is_done=True),),
     ),
     "an attempt whose tasks are all sealed is closed although the write is suspended": (
         "close_what_is_sealed",
         seen(at_work(is_sealed=True), is_suspended=True),
-        (Close(1, "all its tasks are sealed"),),
+        (Close(1, "all its tasks are sealed", is_done=True),),
     ),
     # --- close_what_nobody_drives
     "an attempt whose driver is gone is closed": (
@@ -397,7 +397,7 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
     "an attempt of another machine whose tasks are all sealed is closed": (
         "close_what_is_sealed",
         seen(at_work(driver=ELSEWHERE, is_sealed=True)),
-        (Close(1, "all its tasks are sealed"),),
+        (Close(1, "all its tasks are sealed", is_done=True),),
     ),
     "what ended a driver that is gone is recorded": (
         "close_what_nobody_drives",
@@ -438,7 +438,7 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
     "past its active deadline what is sealed is closed": (
         "close_what_is_sealed",
         seen(at_work(is_sealed=True), is_past_deadline=True),
-        (Close(1, "all its tasks are sealed"),),
+        (Close(1, "all its tasks are sealed", is_done=True),),
     ),
     # --- replace_what_cannot_start
     "a driver that cannot start is waited for, and why is told": (

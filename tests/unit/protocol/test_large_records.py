@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.planning import MOST_PIECES, plan_tasks
 from checkpoint_formats.port import Chunk, Described
 from checkpoint_formats.rows.batch_sizing import BatchSizing
-from checkpoint_operator.commit.results import check_coverage, gather
+from checkpoint_operator.commit.results import Coverage, gather
 from checkpoint_operator.progress.row_errors import place_of
 from checkpoint_operator.views.inspection import inspect_store
 from checkpoint_operator.writes.deletion import delete_write
@@ -221,6 +221,13 @@ def test_cutting_loses_no_file_and_keeps_their_order(cuts: list[int], part_bytes
     assert all(pieces)
 
 
+def check_coverage(seals: Iterable[Seal], read: Input) -> None:
+    coverage = Coverage(read, "here")
+    for one in seals:
+        coverage.add(one)
+    coverage.check()
+
+
 # --- who reads it -----------------------------------------------------------------------------------------------------------
 
 
@@ -230,15 +237,15 @@ def test_what_is_committed_is_compared_with_every_part_which_is_read_once() -> N
     store.gets.clear()
     seals = [seal(0, 0, [(number, 0, 10) for number in range(60)]), seal(1, 0, [(number, 0, 10) for number in range(60, 100)])]
 
-    check_coverage(seals, read, "here")
+    check_coverage(seals, read)
     assert len(set(store.gets)) == len(store.gets)
 
     with pytest.raises(Corrupt, match=r"no seal covers rows 0 to 10 of /in/part-60\.parquet"):
-        check_coverage(seals[:1], read, "here")
+        check_coverage(seals[:1], read)
     with pytest.raises(Corrupt, match=r"two seals cover rows 3 to 10 of /in/part-99\.parquet"):
-        check_coverage([*seals, seal(1, 1, [(99, 3, 10)])], read, "here")
+        check_coverage([*seals, seal(1, 1, [(99, 3, 10)])], read)
     with pytest.raises(Corrupt, match="file number 100"):
-        check_coverage([*seals, seal(1, 1, [(100, 0, 1)])], read, "here")
+        check_coverage([*seals, seal(1, 1, [(100, 0, 1)])], read)
 
 
 def test_a_row_that_failed_is_named_by_its_file_in_whichever_part_it_is() -> None:

@@ -247,7 +247,7 @@ class Display:
                     self.console.print(f"all rows are sealed; the commit needs the stage {name}")
                 case Commit() if done.key.stage:
                     self.console.print(f"the stage {title_of(done.key.stage)} is done")
-                case Close(attempt, why, _) if "sealed" not in why:
+                case Close(attempt, why, is_done=False):
                     self.console.print(f"attempt {attempt} is closed: {why}")
                 case RecordAttempt() if (last := done.seen.last) is not None and last.failure is not None:
                     self._tell_failure(done.key, last.number, last.failure.message)

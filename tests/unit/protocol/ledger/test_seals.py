@@ -136,7 +136,7 @@ def test_a_counted_seal_that_is_gone_is_corrupt() -> None:
     ledger_over(store).seals.put_seal(seal(0, 0))
 
     with pytest.raises(Corrupt, match=r"seals/0/1\.json counts, and is gone"):
-        ledger_over(store).seals.read_seals(1, {0: 2})
+        list(ledger_over(store).seals.read_links(1, [(0, 0), (0, 1)]))
 
 
 def test_many_seals_are_read_at_once_and_in_their_order() -> None:
@@ -145,8 +145,8 @@ def test_many_seals_are_read_at_once_and_in_their_order() -> None:
         for link in range(5):
             ledger_over(store).seals.put_seal(seal(task, link, rows=100 * task + link))
 
-    found = ledger_over(store).seals.read_seals(1, dict.fromkeys(range(20), 5))
+    places = [(task, link) for task in range(20) for link in range(5)]
 
-    assert {task: [link.rows_read for link in chain] for task, chain in found.items()} == {
-        task: [100 * task + link for link in range(5)] for task in range(20)
-    }
+    found = ledger_over(store).seals.read_links(1, places)
+
+    assert [seal.rows_read for seal in found] == [100 * task + link for task, link in places]

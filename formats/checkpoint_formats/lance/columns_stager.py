@@ -1,7 +1,7 @@
 """Stage columns of rows that a Lance dataset has: files of values with the addresses of their rows, in a folder of the write.
 
 A segment is smaller than a fragment, as a rule, and a data file with a column has all rows of one. So what the steps give is
-staged by itself, and put together when all of it is there (`packing.py`).
+staged by itself, and put together when all of it is there (`packing/`).
 """
 
 from __future__ import annotations

@@ -160,11 +160,9 @@ def commit_what_is_complete(seen: Observation) -> tuple[Action, ...] | None:
 def close_what_is_sealed(seen: Observation) -> tuple[Action, ...] | None:
     """All is sealed: what the driver still does is of no interest."""
     last = seen.last
-    return (
-        (Close(last.number, "all its tasks are sealed", is_done=True),)
-        if last and not last.is_closed and last.is_sealed
-        else None
-    )
+    if last is None or last.is_closed or not last.is_sealed:
+        return None
+    return (Close(last.number, "all its tasks are sealed", is_done=True),)
 
 
 def close_what_nobody_drives(seen: Observation) -> tuple[Action, ...] | None:

@@ -12,7 +12,6 @@ import lance
 import pyarrow as pa
 
 from checkpoint_formats.arrow_schema import decode_schema
-from checkpoint_formats.lance.alignment import aligned
 from checkpoint_formats.lance.datasets import open_dataset, rows_refused
 from checkpoint_formats.rows.pieces import cut
 from checkpoint_protocol import reasons
@@ -21,6 +20,31 @@ from checkpoint_protocol.lance_schema import IDENTITY_CONFIG, differences, field
 from checkpoint_protocol.places.storage import StorageSettings, lance_options
 from checkpoint_protocol.records import LanceDataFile, LanceFragment, LanceTarget
 from checkpoint_protocol.store.object_store import disk_full
+
+
+# Lance's writer wants each buffer to begin where a value of its type may lie, or its Rust code panics. Arrow's formats promise
+# 8 bytes, and a 128-bit decimal wants 16, so one that came through a socket, or from a step, may lie elsewhere.
+def aligned(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch; columns that lie elsewhere are copied."""
+    lie_right = [_lies_right(column) for column in batch.columns]
+    if all(lie_right):
+        return batch
+    columns = [column if right else _copy(column) for column, right in zip(batch.columns, lie_right, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _lies_right(column: pa.Array) -> bool:
+    wanted = 16 if _holds_a_decimal(column.type) else 8
+    return all(buffer is None or buffer.address % wanted == 0 for buffer in column.buffers())
+
+
+def _holds_a_decimal(kind: pa.DataType) -> bool:
+    return pa.types.is_decimal(kind) or any(_holds_a_decimal(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def _copy(column: pa.Array) -> pa.Array:
+    return pa.concat_arrays([column, column.slice(0, 0)])  # of one array Arrow makes no copy
+
 
 _QUEUED_BATCHES: Final = 2
 

@@ -6,7 +6,7 @@ be done again, also by two at once:
 
     data files below the table's own folder of the write that no counted seal of the epoch names: tries that died or lost
     put control/<uid>/<epoch>/cleaned.json        from here on a seal that is not there is not taken for lost
-    the objects below staged/<uid>/<epoch>/ but for those in `needed.py`
+    the objects below staged/<uid>/<epoch>/ but for those that `Needed` names
 
 What is below control/ stays: it stops committers that wake up later, and tells what was committed. What counts is read from the
 records; a time only keeps what is younger, for people who want to look at it.
@@ -18,7 +18,6 @@ import datetime
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from checkpoint_operator.cleaning.needed import Needed
 from checkpoint_operator.commit.results import target_of
 from checkpoint_operator.commit.staged_files import ListedFile, list_files, remove_files
 from checkpoint_operator.iceberg.changes.append import OwnFiles
@@ -30,7 +29,35 @@ from checkpoint_protocol.ledger.epoch_index import of_the_source
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import CommitRecord, IcebergTarget
 from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.layout import EpochLayout
 from checkpoint_protocol.store.object_store import ObjectStore, StoredObject
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """What later epochs of a write read of a committed one.
+
+    `input_since`: the input that was committed; its files are not taken again. `attempts`: those whose seals count, where later
+    epochs read them: for the keys of rows that have a result, or for the rows that are quarantined. Empty where none do. `at`: of
+    the epoch, or of its stage that has read the source.
+    """
+
+    at: EpochLayout
+    input_since: int
+    attempts: tuple[int, ...] = ()
+
+    def has(self, path: str) -> bool:
+        """Whether an object of the epoch must stay."""
+        at = self.at
+        if path == at.input_since(self.input_since) or layout.is_part(path, at.input_parts):
+            return True
+        return any(path.startswith(folder) for number in self.attempts for folder in _folders(at, number)) or path in {
+            at.plan(number) for number in self.attempts
+        }
+
+
+def _folders(at: EpochLayout, attempt: int) -> tuple[str, ...]:
+    return (at.seals(attempt), at.keys(attempt), at.quarantines(attempt), at.plan_parts(attempt))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from checkpoint_formats.rows.type_names import parse_type
 from checkpoint_operator.commit.results import target_of
 from checkpoint_operator.core.actions import RecordAttempt
 from checkpoint_operator.core.observation import Failure, Tables
-from checkpoint_operator.loop.declared_types import refuse_unknown_types
 from checkpoint_operator.ports import PinSource, Sink
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.ledger.epoch_index import index_of
-from checkpoint_protocol.manifest.sources.source import Source
+from checkpoint_protocol.manifest.sources.source import Source, Text
 from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.places.outputs import find_path_into, is_one_place, outputs_of, refuse
 from checkpoint_protocol.records import PinnedIceberg, Target, operation_of, takes_the_whole_source
+
+
+def refuse_unknown_types(spec: Spec) -> None:
+    """NeedsChange(ManifestInvalid) with the field of the first type that is not known."""
+    for place, step in spec.placed_steps():
+        for name, text in (step.output or {}).items():
+            parse_type(name, text, f"spec.{place}.output", nested=True)
+    for place, types in _of_sources(spec):
+        for name, text in types.items():
+            parse_type(name, text, f"spec.source.{place}.types")
+
+
+def _of_sources(spec: Spec) -> Iterator[tuple[str, Mapping[str, str]]]:
+    for number, member in enumerate(spec.source.members):
+        if isinstance(member, Text):
+            yield member.kind if spec.source.union is None else f"union.{number}.{member.kind}", member.types
 
 
 def observe_tables(

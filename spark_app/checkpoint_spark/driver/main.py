@@ -14,7 +14,8 @@ import argparse
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
@@ -29,7 +30,6 @@ from checkpoint_protocol.records import FailureRecord
 from checkpoint_protocol.store.object_store import open_store
 from checkpoint_spark.driver.at_work import AtWork
 from checkpoint_spark.driver.attempt import SmallInput, run_attempt
-from checkpoint_spark.driver.closed_watch import ending_when_closed
 from checkpoint_spark.driver.conf_variables import with_variables
 from checkpoint_spark.driver.spark_runner import KeptSpark, dataframes_by_spark, fast_start, frames_by_spark, run_tasks_with_spark
 from checkpoint_spark.driver.waiting import Keep, await_next
@@ -37,6 +37,40 @@ from checkpoint_spark.process.log_text import log_traceback, loggable, masked
 from checkpoint_spark.process.record_keys import authenticated, record_keys
 from checkpoint_spark.process.reporting import Activity, telling
 from checkpoint_spark.tasks.executor import storage_settings
+
+# A driver whose attempt was closed ends by itself. Whoever closed it may be on another machine, and unable to end this process.
+# No safety rests on that: it saves the work, and the resources of the attempt that follows.
+_INTERVAL_S: Final = 10.0
+
+
+def is_given_up(ledger: Ledger, attempt: int) -> bool:
+    """Whether the attempt was closed before all was sealed. A record that cannot be read says nothing: it is read again."""
+    try:
+        closed = ledger.attempts.read_closed(attempt)
+    except CheckpointError:
+        return False
+    # Closed because all is sealed, it ends on its own within a moment.
+    return closed is not None and not closed.complete
+
+
+@contextmanager
+def ending_when_closed(at_work: AtWork, end: Callable[[str], None], interval_s: float = _INTERVAL_S) -> Iterator[None]:
+    """Call `end` with the reason, once, from another thread, when the attempt at hand was given up while the body runs."""
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.wait(interval_s):
+            ledger, attempt = at_work.now
+            if is_given_up(Ledger(ledger.store, ledger.key), attempt):
+                end(f"attempt {attempt} of {ledger.key} was closed: another one does what it has not sealed; this driver ends")
+                return
+
+    threading.Thread(target=run, name="closed-watch", daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
+
 
 #: spark.task.maxFailures of a cluster; in a local master it is part of the name.
 _TRIES: Final = 4

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint_formats.files.csv.delimiters import likely_delimiter
+from checkpoint_formats.files.csv.reader import likely_delimiter
 from checkpoint_protocol.errors import NeedsChange
 from tests.support.reading import open_reader
 

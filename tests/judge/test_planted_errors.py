@@ -15,7 +15,7 @@ import pytest
 from checkpoint_formats.lance import stager as lance_stager
 from checkpoint_formats.rows import nested
 from checkpoint_spark.steps import batch_steps, row_steps
-from checkpoint_spark.steps.values import arrow_rows, frames, python_values, schema_cast
+from checkpoint_spark.steps.values import arrow_rows, below_null, frames, python_values, schema_cast
 from checkpoint_spark.steps.values.python_values import as_arrow
 from tests.judge.steps import Red, judge
 
@@ -59,7 +59,7 @@ def _a_null_map_is_empty(plant: Plant) -> None:
 
 
 def _not_null(array: Any) -> Any:
-    return schema_cast._part(pa.field("", array.type, nullable=False), array)
+    return below_null._part(pa.field("", array.type, nullable=False), array)
 
 
 def _a_null_struct_has_null_fields(plant: Plant) -> None:
@@ -67,8 +67,8 @@ def _a_null_struct_has_null_fields(plant: Plant) -> None:
 
 
 def _null_below_a_struct_is_a_value(plant: Plant) -> None:
-    part = schema_cast._part
-    plant(schema_cast, "_part", lambda field, values: part(field.with_nullable(False), values))
+    part = below_null._part
+    plant(below_null, "_part", lambda field, values: part(field.with_nullable(False), values))
 
 
 def _null_may_be_where_it_is_required(plant: Plant) -> None:

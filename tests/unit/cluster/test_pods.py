@@ -13,7 +13,7 @@ from checkpoint_operator.cluster.config import WorkloadDefaults
 from checkpoint_operator.cluster.pods.capacity import memory_overhead
 from checkpoint_operator.cluster.pods.driver_pod import EDIT_ANNOTATION, Owner, driver_pod, keys_secret, merge, pod_name
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.manifest.spec import API_VERSION, KIND, Spec, parse_manifest
+from checkpoint_protocol.manifest.spec import API_VERSION, KIND, ManifestInvalid, Spec, parse_manifest
 from checkpoint_protocol.store.macs import WriteKeys
 from checkpoint_spark.process.code import FOLDER_VARIABLE
 from checkpoint_spark.process.record_keys import RECORD_KEYS_VARIABLE
@@ -236,13 +236,10 @@ def test_the_overhead_is_never_below_384_mebibytes() -> None:
     assert memory_overhead(spec_of(driver={"memory": "256Mi"}).driver) == 384 << 20
 
 
-def test_spark_conf_of_the_manifest_wins_over_ours_but_for_labels() -> None:
-    conf = conf_of(
-        pod_of(sparkConf={"spark.ui.enabled": "true", "spark.kubernetes.executor.label.checkpointed.dev/uid": "another"})
-    )
-
-    assert conf["spark.ui.enabled"] == "true"
-    assert conf["spark.kubernetes.executor.label.checkpointed.dev/uid"] == OWNER.uid
+def test_spark_conf_of_the_manifest_wins_over_ours_and_says_nothing_of_labels() -> None:
+    assert conf_of(pod_of(sparkConf={"spark.ui.enabled": "true"}))["spark.ui.enabled"] == "true"
+    with pytest.raises(ManifestInvalid, match=r"say driver\.template or executor\.template"):
+        pod_of(sparkConf={"spark.kubernetes.executor.label.checkpointed.dev/uid": "another"})
 
 
 def test_a_template_adds_to_the_pod() -> None:

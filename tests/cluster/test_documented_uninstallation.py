@@ -70,9 +70,15 @@ def test_an_uninstallation_names_the_writes_that_are_there_and_leaves_what_the_p
     assert done.ids() == list(range(ROWS))
     reader.run(f"kubectl get secret operator-checkpointed-write-operator-record-keys -n {NAMESPACE}")
     reader.run(f"kubectl get serviceaccount,role,rolebinding checkpointed-write-driver -n {PAGES_NAMESPACE}")
-    reader.run(f"kubectl get secret checkpointed-write-storage -n {PAGES_NAMESPACE}")
+    stays = "secret/checkpointed-write-storage networkpolicy/operator-checkpointed-write-operator-pods"
+    reader.run(f"kubectl get {stays} -n {PAGES_NAMESPACE}")
     until(lambda: reader.run(f"kubectl get all -n {NAMESPACE}").startswith("No resources found"), "the operator's end", every=0.5)
 
+    install, *_ = commands(INSTALL, "helm install")
+    code, refused = reader.ended(install.replace("helm install operator", "helm install another"))
+    assert code != 0
+    assert f'Namespace "{PAGES_NAMESPACE}"' in refused
+    assert "cannot be imported into the current release" in refused
     reader.follow(INSTALL, "helm install")
     reader.installation.wait_ready()
     done.apply(done.manifest)

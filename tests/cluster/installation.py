@@ -90,6 +90,10 @@ class Installation:
         )
         self._is_as_made = not values
 
+    def forget(self) -> None:
+        """Somebody else has uninstalled it, or installed it in another way: `make_sound` begins again."""
+        self._is_installed = self._is_as_made = False
+
     def wait_ready(self) -> None:
         self.cluster.kubectl("rollout", "status", DEPLOYMENT, "-n", NAMESPACE, f"--timeout={patience(100):.0f}s")
 

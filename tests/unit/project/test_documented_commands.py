@@ -110,6 +110,12 @@ _BLOCKS: Final = "tests/end_to_end/test_documented_blocks.py"
 _PAGE: Final = "tests/end_to_end/test_your_own_files.py"
 _RELEASE: Final = "tests/contract/test_release.py"
 _QUICK_START: Final = "tests/end_to_end/test_quick_start.py"
+_CLUSTER: Final = "tests/cluster/test_documented_blocks.py"
+_UNINSTALLATION: Final = "tests/cluster/test_documented_uninstallation.py"
+_CHART: Final = "charts/checkpointed-write-operator/README.md"
+_TROUBLE: Final = "docs/operations/troubleshooting.md"
+_TO_ARGO_CD: Final = 'kubectl patch configmap argocd-cm --namespace argocd --type merge --patch "$(jq -n --rawfile lua \\'
+_CRDS: Final = "kubectl apply --server-side --force-conflicts -f charts/checkpointed-write-operator/crds/"
 #: Who runs each block of commands, by its document and its first command.
 RUN_BY: Final = {
     ("benchmarks/README.md", "make bench"): _BLOCKS,
@@ -143,9 +149,57 @@ RUN_BY: Final = {
     ("docs/quick-start.md", "kill -9 $(pgrep -f checkpoint_spark.driver.main)"): _QUICK_START,
     ("docs/quick-start.md", ".venv/bin/checkpointed-write forget examples/flights-lance.yaml"): _BLOCKS,
     ("docs/quick-start.md", ".venv/bin/checkpointed-write status examples/flights-iceberg.yaml"): _BLOCKS,
+    (_CHART, "helm install checkpointed-writes charts/checkpointed-write-operator \\"): _UNINSTALLATION,
+    (_CHART, _CRDS): _CLUSTER,
+    (_CHART, _TO_ARGO_CD): _CLUSTER,
+    (_CHART, "kubectl create serviceaccount checkpointed-write-driver --namespace team-a"): _CLUSTER,
+    (_CHART, "kubectl apply -f - <<EOF"): _CLUSTER,
+    (_CHART, "kubectl delete namespace checkpointed-writes"): _UNINSTALLATION,
+    (
+        "docs/guides/cluster.md",
+        "docker build -f operator/Dockerfile -t registry.example.com/checkpointed-writes/operator:0.1.0 .",
+    ): _CLUSTER,
+    (
+        "docs/guides/changes.md",
+        (
+            "kubectl annotate checkpointedwrite flights -n checkpointed-writes"
+            " checkpointed.dev/approve=Continue-3f9c0a1d5be27744 --overwrite"
+        ),
+    ): _CLUSTER,
+    ("docs/guides/code.md", ".venv/bin/python examples/prepare_data.py"): _CLUSTER,
+    ("docs/guides/gitops.md", _TO_ARGO_CD): _CLUSTER,
+    (
+        "docs/guides/triggers.md",
+        (
+            "kubectl get checkpointedwrite clicks -n checkpointed-writes"
+            " -o jsonpath='{.status.conditions[?(@.type==\"UpToDate\")]}'"
+        ),
+    ): _CLUSTER,
+    (
+        "docs/operations/install.md",
+        (
+            "helm install operator charts/checkpointed-write-operator -n checkpointed-operator --create-namespace"
+            " -f my-values.yaml"
+        ),
+    ): _CLUSTER,
+    (_TROUBLE, "kubectl get checkpointedwrites -n checkpointed-writes -o wide"): _CLUSTER,
+    (
+        _TROUBLE,
+        "kubectl annotate checkpointedwrite flights-iceberg -n checkpointed-writes checkpointed.dev/retry=1 --overwrite",
+    ): _CLUSTER,
+    (
+        _TROUBLE,
+        "kubectl annotate checkpointedwrite flights-iceberg -n checkpointed-writes checkpointed.dev/abandon=true",
+    ): _CLUSTER,
+    ("docs/operations/uninstall.md", "kubectl delete checkpointedwrites --all --all-namespaces"): _UNINSTALLATION,
+    ("docs/operations/uninstall.md", "helm uninstall operator -n checkpointed-operator --no-hooks"): _UNINSTALLATION,
+    ("docs/operations/upgrade.md", _CRDS): _CLUSTER,
+    (
+        "docs/operations/upgrade.md",
+        "helm upgrade operator charts/checkpointed-write-operator -n checkpointed-operator -f my-values.yaml",
+    ): _CLUSTER,
 }
 #: Blocks that no test runs as they stand, and why. Their words are checked above, and in test_documentation.py.
-_IN_A_CLUSTER: Final = "takes a cluster, and no test runs it in these words"
 NOT_RUN: Final = {
     ("README.md", 'pip install ".[local]"'): "installs, and runs all tests",
     ("docs/operations/verify-a-release.md", "make audit"): "asks sources outside; tests/unit/project/test_audit.py reads answers",
@@ -155,79 +209,11 @@ NOT_RUN: Final = {
             "skopeo copy --preserve-digests oci-archive:checkpointed-writes-operator-0.1.0.oci.tar"
             " docker://registry.example.com/checkpointed-writes/operator:0.1.0"
         ),
-    ): "takes a registry and a cluster",
-    **dict.fromkeys(
-        [
-            (
-                "charts/checkpointed-write-operator/README.md",
-                "helm install checkpointed-writes charts/checkpointed-write-operator \\",
-            ),
-            (
-                "charts/checkpointed-write-operator/README.md",
-                "kubectl apply --server-side --force-conflicts -f charts/checkpointed-write-operator/crds/",
-            ),
-            (
-                "charts/checkpointed-write-operator/README.md",
-                'kubectl patch configmap argocd-cm --namespace argocd --type merge --patch "$(jq -n --rawfile lua \\',
-            ),
-            (
-                "charts/checkpointed-write-operator/README.md",
-                "kubectl create serviceaccount checkpointed-write-driver --namespace team-a",
-            ),
-            ("charts/checkpointed-write-operator/README.md", "kubectl apply -f - <<EOF"),
-            ("charts/checkpointed-write-operator/README.md", "kubectl delete namespace checkpointed-writes"),
-            (
-                "docs/guides/cluster.md",
-                "docker build -f operator/Dockerfile -t registry.example.com/checkpointed-writes/operator:0.1.0 .",
-            ),
-            (
-                "docs/guides/changes.md",
-                (
-                    "kubectl annotate checkpointedwrite flights -n checkpointed-writes"
-                    " checkpointed.dev/approve=Continue-3f9c0a1d5be27744 --overwrite"
-                ),
-            ),
-            ("docs/guides/code.md", ".venv/bin/python examples/prepare_data.py"),
-            (
-                "docs/guides/gitops.md",
-                'kubectl patch configmap argocd-cm --namespace argocd --type merge --patch "$(jq -n --rawfile lua \\',
-            ),
-            (
-                "docs/guides/triggers.md",
-                "kubectl get checkpointedwrite clicks -o jsonpath='{.status.conditions[?(@.type==\"UpToDate\")]}'",
-            ),
-            (
-                "docs/operations/install.md",
-                "docker build -f operator/Dockerfile -t registry.example.com/checkpointed-writes/operator:0.1.0 .",
-            ),
-            (
-                "docs/operations/install.md",
-                (
-                    "helm install operator charts/checkpointed-write-operator -n checkpointed-operator --create-namespace"
-                    " -f my-values.yaml"
-                ),
-            ),
-            ("docs/operations/troubleshooting.md", "kubectl get checkpointedwrites -n checkpointed-writes -o wide"),
-            (
-                "docs/operations/troubleshooting.md",
-                "kubectl annotate checkpointedwrite flights-iceberg -n checkpointed-writes checkpointed.dev/retry=1 --overwrite",
-            ),
-            (
-                "docs/operations/troubleshooting.md",
-                "kubectl annotate checkpointedwrite flights-iceberg -n checkpointed-writes checkpointed.dev/abandon=true",
-            ),
-            ("docs/operations/uninstall.md", "kubectl delete checkpointedwrites --all --all-namespaces"),
-            (
-                "docs/operations/upgrade.md",
-                "kubectl apply --server-side --force-conflicts -f charts/checkpointed-write-operator/crds/",
-            ),
-            (
-                "docs/operations/upgrade.md",
-                "helm upgrade operator charts/checkpointed-write-operator -n checkpointed-operator -f my-values.yaml",
-            ),
-        ],
-        _IN_A_CLUSTER,
-    ),
+    ): "takes a registry",
+    (
+        "docs/operations/install.md",
+        "docker build -f operator/Dockerfile -t registry.example.com/checkpointed-writes/operator:0.1.0 .",
+    ): "takes a registry; the images of tests/cluster are built from the same Dockerfiles",
 }
 
 

@@ -125,7 +125,7 @@ def _before_uninstall(config: OperatorConfig) -> int:
     sys.stderr.write(
         f"error: {len(found):,} CheckpointedWrites are there ({', '.join(found[:_MOST_TOLD])}{more}). Only the operator removes "
         "their finalizer, so without it neither they nor their namespaces can be deleted. Delete them first: kubectl delete "
-        "checkpointedwrites --all --all-namespaces. To keep them for another installation: helm uninstall --no-hooks\n"
+        "checkpointedwrites --all --all-namespaces. To keep them for the same installation later: helm uninstall --no-hooks\n"
     )
     return EXIT_FAILED
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from checkpoint_operator.cluster.pods.pod_policy import DEFAULT_FIELDS
 from devtools.kubernetes import Cluster, CommandFailed
 from devtools.kubernetes.project_images import build
 from tests.cluster.lake import CATALOG, Lake
@@ -67,7 +68,12 @@ class Installation:
         catalogs = {CATALOG: {"type": "rest", "uri": self.lake.gate.uri, "grants": [{"namespaces": ["*"], "overwrites": True}]}}
         return {
             "image": {"repository": operator, "tag": operator_tag, "pullPolicy": "Never"},
-            "workloads": {"image": {"repository": spark, "tag": spark_tag, "pullPolicy": "Never"}, "storage": storage},
+            "workloads": {
+                "image": {"repository": spark, "tag": spark_tag, "pullPolicy": "Never"},
+                "storage": storage,
+                # For the annotation that Pod Security refuses.
+                "allowed": {"templateFields": [*DEFAULT_FIELDS, "metadata.annotations"]},
+            },
             "watch": {"namespaces": [WORKLOADS]},
             "settings": {"catalogs": catalogs, "storage": storage},
             # Tests read the metrics from outside of the cluster.

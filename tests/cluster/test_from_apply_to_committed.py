@@ -32,7 +32,9 @@ def test_writes_that_are_applied_together_run_in_pods_and_end_in_one_commit_each
         assert status["rowsCommitted"] == 500
         assert status["commit"]["key"] == user.place.keys()[0]
         assert user.warnings() == []
-        assert {event["reason"] for event in user.events()} == {"Started", "Sealed", "Committed"}
+        told = {event["reason"]: event["note"] for event in user.events()}
+        assert told.keys() == {"Started", "Sealed", "Committed"}
+        assert told["Sealed"] == "all rows of epoch 1 (500) are sealed; the commit is next"
         kubectl_get_shows(user, rows=500)
         plan = user.ledger().plans.read_plan(1)
         assert plan is not None

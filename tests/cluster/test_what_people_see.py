@@ -221,3 +221,21 @@ def test_helm_test_passes_with_the_image_and_the_rights_that_the_operator_has(us
 
     assert "Phase:" in said
     assert "Succeeded" in said
+
+
+@pytest.mark.slow
+def test_a_driver_without_progress_is_given_up_though_no_operator_lives_as_long_as_the_deadline(user: User) -> None:
+    user.make_place("iceberg")
+    user.apply(user.write_with_barrier(user.put_rows("a.parquet", 0, 100), 50, progressDeadlineSeconds=60))
+    user.wait_until_sealed(25)
+
+    def is_given_up_by_a_new_operator() -> bool:
+        user.installation.stop_operator()
+        user.installation.start_operator()
+        return bool(user.status()["attempts"][0].get("cause") == "NoProgress")
+
+    user.until(is_given_up_by_a_new_operator, 240, "the attempt to be given up")
+    user.open_barrier()
+
+    user.wait_for("Committed")
+    assert user.ids() == list(range(100))

@@ -13,23 +13,12 @@ from checkpoint_protocol.progress_reports import DriverProgress, Work, encode_ad
 from checkpoint_protocol.store.object_store import open_store
 from tests.controller.harness import World
 from tests.controller.test_room import starve
-from tests.support.places import on_disk
 from tests.support.records import iceberg_file, plan, seal
-from tests.support.writes import SCHEMA, write_inputs
 
 DEADLINE_S = 1200
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    place = on_disk(tmp_path, "iceberg")
-    place.create(SCHEMA)
-    return World(place)
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    return write_inputs(tmp_path / "input", files=2, rows=10)
+pytestmark = pytest.mark.parametrize("world", ["iceberg"], indirect=True)
 
 
 def apply(world: World, source: Path, **spec: object) -> None:
@@ -144,14 +133,10 @@ def test_the_first_rows_that_are_sealed_are_told_at_once(world: World, source: P
     assert (before, world.status.rows_sealed) == (0, 7)
 
 
-@pytest.mark.parametrize("kind", ["iceberg", "lance"])
-def test_the_event_that_all_is_sealed_tells_all_rows(tmp_path: Path, source: Path, kind: str) -> None:
-    place = on_disk(tmp_path, kind)
-    place.create(SCHEMA)
-    world = World(place)
+def test_the_event_that_all_is_sealed_tells_all_rows(world: World, source: Path) -> None:
     apply(world, source)
 
     world.until_committed()
 
     (told,) = [event["note"] for event in world.api.events if event["reason"] == "Sealed"]
-    assert told == "all rows of epoch 1 (20) are sealed; the commit is next"
+    assert told == "all rows of epoch 1 (200) are sealed; the commit is next"

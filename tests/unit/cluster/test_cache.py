@@ -138,3 +138,18 @@ def test_a_pod_with_our_label_that_belongs_to_something_else_is_no_writes(owner:
 
     assert write_of(pod) is None
     assert write_of(body(1, labels={WRITE_LABEL: "w"}, ownerReferences=[{"apiVersion": API_VERSION, "kind": KIND, "name": "w"}]))
+
+
+def test_writes_without_executors_are_counted_while_they_run_in_one_namespace_and_without_the_one_that_asks() -> None:
+    cache = Cache()
+    since = {"starvedSince": "2026-01-01T00:00:00Z"}
+    for name, status in {
+        "asks": {"phase": "Running", **since},
+        "starved": {"phase": "Running", **since},
+        "at-work": {"phase": "Running"},
+        "was-starved-when-its-manifest-became-wrong": {"phase": "Stalled", **since},
+    }.items():
+        cache.put_write({**body(1, name=name, uid=name), "status": status})
+    cache.put_write({**body(1, namespace="another", uid="another"), "status": {"phase": "Running", **since}})
+
+    assert cache.count_starved("n", WriteName("n", "asks")) == 1

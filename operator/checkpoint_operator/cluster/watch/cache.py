@@ -191,10 +191,14 @@ class Cache:
         return {key for pod in pods if (key := write_of(pod)) is not None}
 
     def count_starved(self, namespace: str, besides: WriteName) -> int:
-        """Return how many other writes of a namespace have a driver without executors, as their statuses say."""
+        """Return how many other writes of a namespace have a driver without executors, as their statuses say.
+
+        Of a write that cannot be reconciled the time stays in its status, and its driver may have ended since.
+        """
         with self._lock:
             others = [body for key, body in self._writes.items() if key.namespace == namespace and key != besides]
-        return sum((body.get("status") or {}).get("starvedSince") is not None for body in others)
+        statuses = [body.get("status") or {} for body in others]
+        return sum(status.get("phase") == "Running" and status.get("starvedSince") is not None for status in statuses)
 
     def pod(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         with self._lock:

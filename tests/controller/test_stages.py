@@ -10,8 +10,8 @@ from typing import Any
 from checkpoint_operator.cluster.pods.driver_pod import STAGE_LABEL
 from checkpoint_operator.commit.changes import Change, as_staged
 from checkpoint_operator.commit.outcomes import CommitOutcome, Final
+from checkpoint_operator.commit.ports import NeedsStage, Sink, Stage
 from checkpoint_operator.commit.results import Results
-from checkpoint_operator.ports import NeedsStage, Sink, Stage
 from checkpoint_operator.sinks.registry import open_sink
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import Retryable

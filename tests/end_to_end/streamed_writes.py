@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from checkpoint_operator.commit.ports import Sink
 from checkpoint_operator.core.actions import Finish, Stall
 from checkpoint_operator.local.code import digests_with
 from checkpoint_operator.local.host import LocalHost
 from checkpoint_operator.loop.reconcile import Reconciler, Round
-from checkpoint_operator.ports import Sink
 from checkpoint_protocol.errors import CheckpointError, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger

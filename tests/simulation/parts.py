@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from checkpoint_operator.commit.outcomes import BlockOutcome, CommitOutcome
+from checkpoint_operator.commit.ports import Sink
 from checkpoint_operator.iceberg import commit as iceberg
 from checkpoint_operator.iceberg.upsert_sink import UpsertSink
 from checkpoint_operator.lance import commit as lance
 from checkpoint_operator.lance.upsert_sink import LanceUpsertSink
 from checkpoint_operator.loop.reconcile import Reconciler
-from checkpoint_operator.ports import Sink
 from checkpoint_operator.writes.deletion import DeletionOutcome, delete_write, retain_write
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger

@@ -10,6 +10,7 @@ from typing import Any, Final
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_operator.commit.changes import Change, as_staged
 from checkpoint_operator.commit.outcomes import BlockOutcome, CommitOutcome, TryLater
+from checkpoint_operator.commit.ports import FoundItem, Sink
 from checkpoint_operator.commit.results import Results
 from checkpoint_operator.core.actions import Wait
 from checkpoint_operator.iceberg import audit as iceberg_audit
@@ -17,7 +18,7 @@ from checkpoint_operator.iceberg.audit import Staged
 from checkpoint_operator.local.host import LocalHost
 from checkpoint_operator.loop.looks import Known, Looks
 from checkpoint_operator.loop.observing import Observer
-from checkpoint_operator.ports import FoundItem, Sink, Write
+from checkpoint_operator.ports import Write
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, assert_never
 
 from checkpoint_operator.catalogs.table_places import check_table
-from checkpoint_operator.ports import FoundItem, PinSource
+from checkpoint_operator.commit.ports import FoundItem, PinSource
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource

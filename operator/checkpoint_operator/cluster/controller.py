@@ -36,13 +36,13 @@ from checkpoint_operator.cluster.status.round_status import Failed, Figures, is_
 from checkpoint_operator.cluster.turns.commit_turns import CommitTurns
 from checkpoint_operator.cluster.turns.driver_turns import DriverTurns
 from checkpoint_operator.cluster.watch.cache import Cache, WriteName
+from checkpoint_operator.commit.ports import Sink
 from checkpoint_operator.core.actions import Commit, Finish, RecordAttempt, Stall, StopDriver, StopKeptDriver, Wait
 from checkpoint_operator.core.triggers import check_schedule
 from checkpoint_operator.loop.looks import Looks, refuse_paths_of_pods
 from checkpoint_operator.loop.reconcile import Round
 from checkpoint_operator.loop.source_news import open_news
 from checkpoint_operator.loop.table_facts import refuse_own_outputs
-from checkpoint_operator.ports import Sink
 from checkpoint_operator.progress.epoch_progress import measure
 from checkpoint_operator.sinks.registry import format_of
 from checkpoint_operator.writes.former import refuse_former, title_in_cluster

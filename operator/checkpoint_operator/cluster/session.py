@@ -9,11 +9,12 @@ from typing import Final
 
 from checkpoint_operator.cluster.host import ClusterHost
 from checkpoint_operator.cluster.pods.driver_pod import Owner
+from checkpoint_operator.commit.ports import PinSource, Sink
 from checkpoint_operator.core.code_changes import parse_approval
 from checkpoint_operator.loop.looks import Looks
 from checkpoint_operator.loop.observing import Observer
 from checkpoint_operator.loop.reconcile import Reconciler, Round
-from checkpoint_operator.ports import PinSource, Sink, Write
+from checkpoint_operator.ports import Write
 from checkpoint_operator.progress.activity import TimeLeft
 from checkpoint_operator.writes.registration import check_identity, registering
 from checkpoint_protocol.identity import row_keys_of

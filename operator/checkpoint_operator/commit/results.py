@@ -6,11 +6,10 @@ A seal comes from a driver, which may be hostile or broken; the rules here bound
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from checkpoint_operator.commit.changes import Change, Pack, as_staged
-from checkpoint_operator.progress.row_errors import count_quarantined_before
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.ledger import Ledger
@@ -293,3 +292,20 @@ def check_names(files: Iterable[StagedFile]) -> Iterator[StagedFile]:
                 raise NeedsChange(reasons.STAGED_RESULT_REFUSED, f"the staged file {path} is named by two seals")
             seen.add(name)
         yield file
+
+
+def count_quarantined_before(ledger: Ledger, launch: LaunchRecord) -> int:
+    """Return how many rows failed in the stages of a pipeline before: an attempt reads what these have made of the others.
+
+    Costs no request where no stage is read. Raises Corrupt where the record of that stage is gone.
+    """
+    if not launch.reads_stage:
+        return 0
+    stage = replace(ledger, key=ledger.key.of_stage(launch.reads_stage))
+    done = stage.commits.read_commit()
+    if done is None:
+        raise Corrupt(
+            reasons.RECORD_UNREADABLE,
+            f"{ledger.store.uri}: {stage.at.commit_record} is gone, and attempt {launch.attempt} of {ledger.key} reads its stage",
+        )
+    return done.rows_failed

@@ -11,12 +11,12 @@ import hashlib
 from dataclasses import dataclass
 
 from checkpoint_operator.commit.outcomes import CommitOutcome
+from checkpoint_operator.commit.ports import NeedsStage, Stage
 from checkpoint_operator.commit.results import Results
 from checkpoint_operator.iceberg import audit as iceberg_audit
 from checkpoint_operator.iceberg.audit import Staged
 from checkpoint_operator.iceberg.audited_table import PyicebergAuditedTable
 from checkpoint_operator.none.sink import NothingStaged
-from checkpoint_operator.ports import NeedsStage, Stage
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.row_errors import Quarantine
 from checkpoint_protocol.manifest.sources.source import IcebergSource, Source

@@ -7,11 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from checkpoint_operator.commit.outcomes import CommitOutcome, Rejected, TryLater
+from checkpoint_operator.commit.ports import NeedsStage, StageOutdated
 from checkpoint_operator.commit.results import Results
 from checkpoint_operator.iceberg.changes import merges as iceberg_merges
 from checkpoint_operator.iceberg.changes.upsert import IcebergUpsert
 from checkpoint_operator.iceberg.target import refuse_columns_of_upsert
-from checkpoint_operator.ports import NeedsStage, StageOutdated
 from checkpoint_operator.sinks.merges import MergingSink, Wanted, spec_of_merge
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey

@@ -6,8 +6,8 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from checkpoint_operator.commit.ports import Sink
 from checkpoint_operator.commit.presence import Former, Presence
-from checkpoint_operator.ports import Sink
 from checkpoint_operator.sinks.port import SinkFormat
 from checkpoint_operator.sinks.seen import TargetSeen, folder_problems
 from checkpoint_operator.sinks.table_sink import TableSink

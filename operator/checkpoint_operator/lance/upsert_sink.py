@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from checkpoint_operator.commit.outcomes import CommitOutcome, Rejected, TryLater
+from checkpoint_operator.commit.ports import NeedsStage, StageOutdated
 from checkpoint_operator.commit.results import Results
 from checkpoint_operator.lance.changes.merges import DoneMerges, read_merges, stage_name
 from checkpoint_operator.lance.changes.upsert import LanceUpsert, MergeMissing
-from checkpoint_operator.ports import NeedsStage, StageOutdated
 from checkpoint_operator.sinks.merges import MergingSink, Wanted, spec_of_merge
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable

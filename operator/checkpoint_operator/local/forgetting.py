@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from checkpoint_operator.commit.ports import Sink
 from checkpoint_operator.local.lock import RunnerLock
 from checkpoint_operator.local.runner import machine_id, state_folder
-from checkpoint_operator.ports import Sink
 from checkpoint_operator.writes.deletion import Deleted, Kept, delete_write
 from checkpoint_operator.writes.registration import sink_of
 from checkpoint_protocol import reasons, writes

@@ -16,6 +16,7 @@ import pyarrow as pa
 from checkpoint_operator.catalogs.source_tables import open_source
 from checkpoint_operator.code.archive import CodeArchive, put_archive
 from checkpoint_operator.code.digest import code_digest
+from checkpoint_operator.commit.ports import PinSource
 from checkpoint_operator.core.actions import Stall
 from checkpoint_operator.core.observation import DriverObservation, DriverState
 from checkpoint_operator.local.code import code_archive, code_tree, digests_with
@@ -23,13 +24,14 @@ from checkpoint_operator.local.host import LocalHost
 from checkpoint_operator.local.java import check_java
 from checkpoint_operator.local.other_processes import MARK_VARIABLE, end_leftovers
 from checkpoint_operator.local.processes import conf_arguments, environment_of
-from checkpoint_operator.local.runner import identify, refusals
+from checkpoint_operator.local.runner import identify
 from checkpoint_operator.loop.observing import Observer
 from checkpoint_operator.loop.reconcile import Reconciler
 from checkpoint_operator.pipelines.decisions import IN_WORDS
 from checkpoint_operator.pipelines.sealed import Sealed, find_sealed
-from checkpoint_operator.ports import PinSource, Write
+from checkpoint_operator.ports import Write
 from checkpoint_operator.sinks.registry import open_sink
+from checkpoint_operator.validation.refusals import refusals
 from checkpoint_operator.views.inspection import open_existing
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable

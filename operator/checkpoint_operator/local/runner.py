@@ -14,6 +14,7 @@ from typing import Final
 
 from checkpoint_operator.catalogs.source_tables import open_source
 from checkpoint_operator.code.archive import put_archive
+from checkpoint_operator.commit.ports import Sink
 from checkpoint_operator.core.actions import Finish, Wait
 from checkpoint_operator.core.code_changes import Approval, Choice
 from checkpoint_operator.core.triggers import check_schedule
@@ -30,17 +31,18 @@ from checkpoint_operator.loop.reconcile import Reconciler, Round
 from checkpoint_operator.loop.source_news import open_news
 from checkpoint_operator.loop.table_facts import refuse_own_outputs
 from checkpoint_operator.pipelines.found import DigestOf, at_work
-from checkpoint_operator.ports import Sink, Write
+from checkpoint_operator.ports import Write
 from checkpoint_operator.progress.epoch_progress import Progress, measure
 from checkpoint_operator.progress.tallies import Tallies
 from checkpoint_operator.sinks.registry import open_sink
+from checkpoint_operator.validation.refusals import refusals
 from checkpoint_operator.writes.former import title_of
 from checkpoint_operator.writes.registration import check_identity, registering
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token, new_uid
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest.spec import CheckpointedWrite, Spec
+from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.store.object_store import ObjectStore, local_path, open_store, probe
 
@@ -89,28 +91,6 @@ def identify(store: ObjectStore, manifest: CheckpointedWrite) -> str:
         )
     check_identity(store, uid, spec)
     return uid
-
-
-def refusals(spec: Spec) -> dict[str, NeedsChange]:
-    """Return what in a manifest for a cluster keeps it from being run on one machine, by field."""
-    found = {}
-    if spec.suspend:
-        found["spec.suspend"] = NeedsChange(
-            reasons.WRITE_SUSPENDED, "spec.suspend: it is set, so nothing is run; take it out, or say false"
-        )
-    if spec.code.config_map is not None:
-        found["spec.code.configMap"] = NeedsChange(
-            reasons.MANIFEST_INVALID,
-            "spec.code.configMap: one machine has no ConfigMaps; say code.path (a folder) or code.uri (a .py, .zip or .whl file)",
-        )
-    if spec.checkpoint_volume is not None:
-        field = "spec.source.program.stream.checkpointVolume"
-        found[field] = NeedsChange(
-            reasons.MANIFEST_INVALID,
-            f"{field}: one machine has no PersistentVolumeClaims; leave it out, and say a folder on a disk in checkpoint.uri, "
-            "below which Spark's own checkpoint is then",
-        )
-    return found
 
 
 @dataclass(frozen=True, slots=True)

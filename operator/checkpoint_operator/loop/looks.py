@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from checkpoint_operator.commit.ports import FoundItem
 from checkpoint_operator.core.triggers import Between, News, is_enough, next_time
 from checkpoint_operator.loop.keys_objects import compacting
-from checkpoint_operator.ports import FoundItem
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.ledger import Ledger

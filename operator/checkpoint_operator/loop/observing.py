@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
+from checkpoint_operator.commit.ports import PinSource, Sink, Stage
 from checkpoint_operator.core import pauses
 from checkpoint_operator.core.actions import RecordAttempt
 from checkpoint_operator.core.attempt_clock import AttemptClock
@@ -28,7 +29,7 @@ from checkpoint_operator.pipelines.decisions import IN_WORDS
 from checkpoint_operator.pipelines.edits import redone_by_an_edit
 from checkpoint_operator.pipelines.found import digest_to_approve
 from checkpoint_operator.pipelines.pipeline import NextStage
-from checkpoint_operator.ports import Drivers, Host, PinSource, Sink, Stage, Write
+from checkpoint_operator.ports import Drivers, Host, Write
 from checkpoint_operator.progress.epoch_progress import measure
 from checkpoint_operator.progress.row_errors import count_quarantined, limit_of
 from checkpoint_operator.progress.tallies import Tallies

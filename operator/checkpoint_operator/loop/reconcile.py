@@ -15,6 +15,7 @@ from typing import assert_never
 from checkpoint_formats.arrow_schema import decode_schema
 from checkpoint_operator.commit.changes import changes_nothing
 from checkpoint_operator.commit.outcomes import CommitOutcome, Committed, Final, Rejected, TryLater, Unknown
+from checkpoint_operator.commit.ports import NeedsStage, Stage, StageOutdated
 from checkpoint_operator.commit.results import Results, gather
 from checkpoint_operator.core.actions import (
     Action,
@@ -41,7 +42,6 @@ from checkpoint_operator.loop.table_facts import refuse_own_outputs
 from checkpoint_operator.pipelines.decisions import Decision
 from checkpoint_operator.pipelines.found import at_work
 from checkpoint_operator.pipelines.pipeline import NextStage, next_stage
-from checkpoint_operator.ports import NeedsStage, Stage, StageOutdated
 from checkpoint_operator.progress.tallies import Tallies
 from checkpoint_operator.sinks.registry import format_of
 from checkpoint_protocol import reasons

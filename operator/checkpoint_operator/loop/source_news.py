@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, assert_never
 
 from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_operator.catalogs.source_tables import list_snapshots
+from checkpoint_operator.commit.ports import FoundItem
 from checkpoint_operator.loop.looks import Known, ListNews
-from checkpoint_operator.ports import FoundItem
 from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
 from checkpoint_protocol.manifest.sources.source import FilesSource, IcebergSource, LanceSource
 from checkpoint_protocol.manifest.spec import Spec

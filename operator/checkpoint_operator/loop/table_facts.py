@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from checkpoint_formats.rows.type_names import parse_type
+from checkpoint_operator.commit.ports import PinSource, Sink
 from checkpoint_operator.commit.results import target_of
 from checkpoint_operator.core.actions import RecordAttempt
 from checkpoint_operator.core.observation import Failure, Tables
-from checkpoint_operator.ports import PinSource, Sink
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.ledger.epoch_index import index_of

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from checkpoint_operator.commit.changes import Change, StagedChange, refused_file
 from checkpoint_operator.commit.outcomes import BlockOutcome, CommitOutcome
+from checkpoint_operator.commit.ports import Sink
 from checkpoint_operator.commit.presence import Former, Presence
 from checkpoint_operator.commit.results import Results
-from checkpoint_operator.ports import Sink
 from checkpoint_operator.sinks.port import SinkFormat
 from checkpoint_operator.sinks.seen import TargetSeen
 from checkpoint_protocol.identity import EpochKey

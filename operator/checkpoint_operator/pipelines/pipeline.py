@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from checkpoint_operator.commit.ports import PinSource, Stage
 from checkpoint_operator.pipelines.decisions import Decision
 from checkpoint_operator.pipelines.found import DigestOf, decide, spec_up_to
 from checkpoint_operator.pipelines.sink import StageSink
-from checkpoint_operator.ports import PinSource, Stage
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.pipelines import parts_of
 from checkpoint_protocol.manifest.spec import Spec

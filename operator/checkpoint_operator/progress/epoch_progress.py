@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from checkpoint_operator.progress.row_errors import count_quarantined_before
+from checkpoint_operator.commit.results import count_quarantined_before
 from checkpoint_operator.progress.tallies import ChainTally, Tallies
 from checkpoint_protocol.progress_reports import DriverPhase, DriverProgress, Work, read_report
 from checkpoint_protocol.records import CommitRecord

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Final
 
 from checkpoint_operator.core.observation import Attempt, RowErrorLimit
 from checkpoint_operator.progress.tallies import Tallies
-from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.records import ClosedRecord, LaunchRecord, QuarantinedRow, RowKey, Seal
@@ -33,23 +30,6 @@ def count_quarantined(tallies: Tallies, launch: LaunchRecord, closed: ClosedReco
     if tallies.ledger.plans.read_plan(launch.attempt) is None:
         return 0
     return sum(chain.rows_quarantined for chain in tallies.of_tasks(launch.attempt).values())
-
-
-def count_quarantined_before(ledger: Ledger, launch: LaunchRecord) -> int:
-    """Return how many rows failed in the stages of a pipeline before: an attempt reads what these have made of the others.
-
-    Costs no request where no stage is read. Raises Corrupt where the record of that stage is gone.
-    """
-    if not launch.reads_stage:
-        return 0
-    stage = replace(ledger, key=ledger.key.of_stage(launch.reads_stage))
-    done = stage.commits.read_commit()
-    if done is None:
-        raise Corrupt(
-            reasons.RECORD_UNREADABLE,
-            f"{ledger.store.uri}: {stage.at.commit_record} is gone, and attempt {launch.attempt} of {ledger.key} reads its stage",
-        )
-    return done.rows_failed
 
 
 def limit_of(tallies: Tallies, spec: Spec, attempts: Sequence[Attempt]) -> RowErrorLimit | None:

@@ -9,8 +9,8 @@ from typing import Final as Constant
 
 from checkpoint_operator.commit.changes import Change, as_staged
 from checkpoint_operator.commit.outcomes import BlockOutcome, CommitOutcome, Final, Rejected
+from checkpoint_operator.commit.ports import NeedsStage, PinSource, Stage
 from checkpoint_operator.commit.results import Results
-from checkpoint_operator.ports import NeedsStage, PinSource, Stage
 from checkpoint_operator.sinks.table_sink import Table, TableSink
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey

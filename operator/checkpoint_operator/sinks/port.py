@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from checkpoint_operator.commit.ports import Sink
 from checkpoint_operator.commit.presence import Former, Presence
-from checkpoint_operator.ports import Sink
 from checkpoint_operator.sinks.seen import TargetSeen
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest.sink import Sink as SinkSpec

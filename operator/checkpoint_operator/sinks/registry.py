@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, cast
 
+from checkpoint_operator.commit.ports import Sink
 from checkpoint_operator.commit.presence import Presence
-from checkpoint_operator.ports import Sink
 from checkpoint_operator.sinks.port import CommittingFormat, SinkFormat
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest.sink import Sink as SinkSpec

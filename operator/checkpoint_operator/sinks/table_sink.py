@@ -10,8 +10,8 @@ from typing import Generic, Protocol, TypeVar
 from checkpoint_operator.commit.changes import Change
 from checkpoint_operator.commit.footers import Footers
 from checkpoint_operator.commit.outcomes import BlockOutcome, CommitOutcome
+from checkpoint_operator.commit.ports import NeedsStage
 from checkpoint_operator.commit.results import Results
-from checkpoint_operator.ports import NeedsStage
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sink import Sink as SinkSpec

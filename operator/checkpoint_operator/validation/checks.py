@@ -10,14 +10,13 @@ import pyarrow as pa
 
 from checkpoint_operator.core.table_rules import gone_with_its_rows
 from checkpoint_operator.core.triggers import check_schedule
-from checkpoint_operator.local.java import check_java
-from checkpoint_operator.local.runner import refusals
 from checkpoint_operator.sinks.registry import format_of
 from checkpoint_operator.sinks.seen import TargetSeen
 from checkpoint_operator.validation.checkpoint import CheckpointSeen, check_checkpoint
 from checkpoint_operator.validation.code import check_code
 from checkpoint_operator.validation.forecast import predict, predict_keyed
 from checkpoint_operator.validation.options import check_type_names, parsed_types
+from checkpoint_operator.validation.refusals import refusals
 from checkpoint_operator.validation.report import Findings, Prediction, Report
 from checkpoint_operator.validation.source import SourceSeen, check_keyed_source, check_source, placed_types
 from checkpoint_operator.validation.target import Giver, check_target, check_types, compare_columns
@@ -35,10 +34,6 @@ _SOURCE: Final = Giver("the source", "spec.source.columns", "spec.source", "leav
 
 def check_all(manifest: CheckpointedWrite | None, settings: Settings | None, findings: Findings) -> Report:
     """Check what could be read: None stands for a manifest or settings that could not, which the findings say already."""
-    try:
-        check_java()
-    except CheckpointError as error:
-        findings.error("java", error)
     prediction = _check_spec(manifest, settings, findings) if manifest is not None else None
     return Report(
         valid=not findings.problems,

@@ -39,8 +39,8 @@ from itertools import count, takewhile
 from typing import Final, assert_never
 
 from checkpoint_operator.commit.outcomes import CommitBlocked, Committed, Rejected, TryLater, Unknown
+from checkpoint_operator.commit.ports import Sink
 from checkpoint_operator.commit.results import target_of
-from checkpoint_operator.ports import Sink
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token

@@ -13,9 +13,9 @@ from checkpoint_protocol.tables.plain import PlainSink
 
 from checkpoint_operator.commit.changes import Change, StagedChange
 from checkpoint_operator.commit.outcomes import BlockOutcome, CommitBlocked, CommitOutcome, Committed
+from checkpoint_operator.commit.ports import Sink
 from checkpoint_operator.commit.presence import Former, Presence
 from checkpoint_operator.commit.results import Results
-from checkpoint_operator.ports import Sink
 from checkpoint_operator.sinks.port import SinkFormat
 from checkpoint_operator.sinks.seen import TargetSeen
 from checkpoint_protocol.identity import EpochKey

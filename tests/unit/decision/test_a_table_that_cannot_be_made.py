@@ -8,12 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from checkpoint_formats.arrow_schema import encode_schema
+from checkpoint_operator.commit.ports import Sink
 from checkpoint_operator.core.actions import Stall
 from checkpoint_operator.core.observation import DriverObservation, DriverState
 from checkpoint_operator.local.host import LocalHost
 from checkpoint_operator.loop.observing import Observer
 from checkpoint_operator.loop.reconcile import Reconciler
-from checkpoint_operator.ports import Sink, Write
+from checkpoint_operator.ports import Write
 from checkpoint_operator.sinks.registry import open_sink
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange

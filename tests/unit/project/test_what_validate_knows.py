@@ -83,7 +83,7 @@ KNOWN: Final[Mapping[str, str]] = {
     "checkpoint_operator.lance.table.create": "what Lance alone refuses; the rest is schema_of_new's",
     "checkpoint_operator.core.triggers.next_time": _BY_VALIDATE,
     "checkpoint_operator.local.preview._all_stages": _NO_RUN,
-    "checkpoint_operator.local.runner.refusals": _BY_VALIDATE,
+    "checkpoint_operator.validation.refusals.refusals": _BY_VALIDATE,
     "checkpoint_operator.local.preview.stage_to_preview": _NO_RUN,
     "checkpoint_operator.loop.looks.refuse_paths_of_pods": _IN_A_POD,
     "checkpoint_operator.sinks.table_types._schema": _BY_VALIDATE,

@@ -12,6 +12,7 @@ from rich.console import Console
 from checkpoint_operator.cli import committed, exits
 from checkpoint_operator.cli.files import find_settings, load_manifest, load_settings, places_in, read_file
 from checkpoint_operator.cli.printing import answers, messages, print_data, say_problem, size_text
+from checkpoint_operator.local.java import check_java
 from checkpoint_operator.sinks.registry import find_committed, format_of
 from checkpoint_operator.validation.checks import check_all
 from checkpoint_operator.validation.report import Bounds, ColumnType, Findings, Prediction, Problem, Report
@@ -32,6 +33,10 @@ def validate_command(file: Path, settings_file: Path | None, output: str) -> int
     settings = _settings(settings_file, file, findings)
     if manifest is not None and settings is not None:
         _check_committed(manifest, settings, file, findings)
+    try:
+        check_java()
+    except CheckpointError as error:
+        findings.error("java", error)
     report = _with_places(check_all(manifest, settings, findings), file, settings_file)
     if output == "table":
         _print(manifest, report)

@@ -16,8 +16,8 @@ from checkpoint_operator.cluster.status.object_status import status_of
 from checkpoint_operator.cluster.status.publishing import Publisher
 from checkpoint_operator.cluster.status.round_status import DeletionWaits
 from checkpoint_operator.cluster.watch.cache import Cache, WriteName
+from checkpoint_operator.commit.ports import Sink
 from checkpoint_operator.crd.status_model import Status
-from checkpoint_operator.ports import Sink
 from checkpoint_operator.writes.deletion import DeletionOutcome, Kept, delete_write, keep_from_landing, retain_write
 from checkpoint_operator.writes.recreation import write_to_delete
 from checkpoint_operator.writes.registration import sink_of

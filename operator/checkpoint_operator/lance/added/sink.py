@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from checkpoint_operator.commit.changes import Change, as_staged
 from checkpoint_operator.commit.outcomes import BlockOutcome, CommitBlocked, CommitOutcome, Committed, Final, Rejected, TryLater
+from checkpoint_operator.commit.ports import NeedsStage, Stage
 from checkpoint_operator.commit.results import Results
 from checkpoint_operator.lance import commit as lance
 from checkpoint_operator.lance.added import commit as lance_added_commit
 from checkpoint_operator.lance.added.commit import NeedsPack
 from checkpoint_operator.lance.added.table import PylanceColumns
-from checkpoint_operator.ports import NeedsStage, Stage
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger

@@ -32,23 +32,23 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 run: setup ## run the example: flights to an Iceberg table
-	@$(BIN)/python -m checkpoint_operator.local.java
+	@$(BIN)/python -m checkpoint_local.java
 	@$(BIN)/python examples/prepare_data.py
 	@$(BIN)/checkpointed-write run examples/flights-iceberg.yaml
 
 run-lance: setup ## run the second example: flights to a Lance dataset
-	@$(BIN)/python -m checkpoint_operator.local.java
+	@$(BIN)/python -m checkpoint_local.java
 	@$(BIN)/python examples/prepare_data.py
 	@$(BIN)/checkpointed-write run examples/flights-lance.yaml
 
 run-answers: setup ## run the third example: a question about each airport, to a service that is started for it
-	@$(BIN)/python -m checkpoint_operator.local.java
+	@$(BIN)/python -m checkpoint_local.java
 	@$(BIN)/python examples/prepare_data.py
 	@$(BIN)/python examples/answer_service.py & service=$$!; trap "kill $$service; wait $$service" EXIT; \
 		$(BIN)/checkpointed-write run examples/answers-iceberg.yaml
 
 run-images: setup ## run the fourth example: vectors of images to a Lance dataset, one more column for them, and a search
-	@$(BIN)/python -m checkpoint_operator.local.java
+	@$(BIN)/python -m checkpoint_local.java
 	@$(BIN)/python examples/prepare_images.py
 	@$(BIN)/checkpointed-write run examples/images-lance.yaml
 	@$(BIN)/checkpointed-write run examples/images-columns.yaml
@@ -64,7 +64,7 @@ check: lint ## the fast checks: lint, unit tests and simulation
 	CHECKPOINTED_WRITES_CHECK=quick $(BIN)/python -m pytest $(IN_PARALLEL) --dist=worksteal -m "not slow" tests/unit tests/simulation
 
 prefetch: setup ## fetch and build the servers that the tests use, once, into a cache folder
-	@$(BIN)/python -m checkpoint_operator.local.java
+	@$(BIN)/python -m checkpoint_local.java
 	$(BIN)/python -m devtools.prefetch
 
 test: lint prefetch ## what a change has to pass; as root on Linux, with five tests on a real cluster

@@ -14,16 +14,16 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from benchmarks.inputs import Input
-from checkpoint_operator.catalogs.named import open_catalog
-from checkpoint_operator.core.actions import Finish
-from checkpoint_operator.core.observation import DriverObservation, DriverState
-from checkpoint_operator.local.code import digests_with
-from checkpoint_operator.local.host import LocalHost
-from checkpoint_operator.local.runner import identify
-from checkpoint_operator.loop.observing import Observer
-from checkpoint_operator.loop.reconcile import Reconciler
-from checkpoint_operator.ports import Drivers, Write
-from checkpoint_operator.sinks.registry import open_sink
+from checkpoint_commit.catalogs.named import open_catalog
+from checkpoint_commit.sinks.registry import open_sink
+from checkpoint_control.decision.actions import Finish
+from checkpoint_control.decision.observation import DriverObservation, DriverState
+from checkpoint_control.loop.observing import Observer
+from checkpoint_control.loop.reconcile import Reconciler
+from checkpoint_control.ports import Drivers, Write
+from checkpoint_local.code import digests_with
+from checkpoint_local.host import LocalHost
+from checkpoint_local.runner import identify
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND, CheckpointedWrite, parse_manifest
@@ -31,8 +31,8 @@ from checkpoint_protocol.places.settings import CatalogSettings, Settings
 from checkpoint_protocol.places.storage import StorageEntry
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_protocol.store.object_store import ObjectStore, open_store
-from checkpoint_spark.driver.attempt import run_attempt
-from checkpoint_spark.tasks.executor import execute
+from checkpoint_work.driver.attempt import run_attempt
+from checkpoint_work.tasks.executor import execute
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,8 +20,8 @@ from benchmarks.bench import Bench
 from benchmarks.checkpointed import Lake, finish, iceberg, reconciler_of
 from benchmarks.pairs import Ran, interleave
 from benchmarks.results import Result, result_of
-from checkpoint_operator.core.actions import StartDriver
-from checkpoint_operator.core.observation import DriverObservation, DriverState
+from checkpoint_control.decision.actions import StartDriver
+from checkpoint_control.decision.observation import DriverObservation, DriverState
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.records import LaunchRecord

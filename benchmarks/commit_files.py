@@ -25,10 +25,10 @@ from benchmarks.commit_scene import ROWS, Rig, Staged, local, remove, set_the_sc
 from benchmarks.commit_spark import SparkCommits, spark_for_commits
 from benchmarks.pairs import OutputsDiffer
 from benchmarks.results import Result, result_of
-from checkpoint_operator.catalogs.named import open_catalog
-from checkpoint_operator.commit.outcomes import Committed
-from checkpoint_operator.commit.results import gather
-from checkpoint_operator.sinks.registry import open_sink
+from checkpoint_commit.catalogs.named import open_catalog
+from checkpoint_commit.outcomes import Committed
+from checkpoint_commit.results import gather
+from checkpoint_commit.sinks.registry import open_sink
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.store.object_store import open_store

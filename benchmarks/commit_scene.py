@@ -26,9 +26,9 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record as PartitionRecord
 
+from checkpoint_commit.catalogs.named import open_catalog
+from checkpoint_commit.sinks.registry import open_sink
 from checkpoint_formats.iceberg.stager import IcebergStager
-from checkpoint_operator.catalogs.named import open_catalog
-from checkpoint_operator.sinks.registry import open_sink
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sink import Sink
@@ -47,7 +47,7 @@ from checkpoint_protocol.records import (
 )
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.store.object_store import open_store
-from checkpoint_spark.driver.bundling import Bundler
+from checkpoint_work.driver.bundling import Bundler
 from devtools.ports import free_port
 from devtools.s3_server import S3Server
 from tests.support.records import launch

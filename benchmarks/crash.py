@@ -155,7 +155,7 @@ def _ours(bench: Bench, source: Input, folder: Path, log: Path) -> Job:
     )
     (folder / "write.yaml").write_text(yaml.safe_dump(manifest.model_dump(mode="json", by_alias=True)))
     (folder / "settings.yaml").write_text(yaml.safe_dump(lake.settings.model_dump(mode="json", exclude_none=True)))
-    command = [sys.executable, "-m", "checkpoint_operator.cli.main", "run", str(folder / "write.yaml")]
+    command = [sys.executable, "-m", "checkpoint_local.cli.main", "run", str(folder / "write.yaml")]
     command += ["--settings", str(folder / "settings.yaml"), "--cores", str(bench.cores)]
     return Job(command, lambda: outputs.of_iceberg(table))
 

@@ -31,7 +31,7 @@ from benchmarks import environments
 from benchmarks.bench import Bench
 from benchmarks.pairs import Ratio
 from benchmarks.results import Result, with_ratio
-from checkpoint_operator.cluster.kube.client import PLURAL
+from checkpoint_operator.kube.client import PLURAL
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND
 from devtools.kubernetes import start_api_server_only
 from devtools.kubernetes.api_server_only import ApiServer
@@ -185,11 +185,11 @@ def _operator(folder: Path, server: ApiServer) -> Iterator[tuple[psutil.Process,
     }
     (folder / "operator.yaml").write_text(yaml.safe_dump(operator_config))
     (folder / "settings.yaml").write_text(yaml.safe_dump({"catalogs": {"local": catalog}}))
-    command = [environments.python_of_operator(), "-m", "checkpoint_operator.cluster.main"]
+    command = [environments.python_of_operator(), "-m", "checkpoint_operator.main"]
     command += ["--config", str(folder / "operator.yaml"), "--settings", str(folder / "settings.yaml")]
     with (folder / "operator.log").open("wb") as log:
         # With the chart's setting for its memory.
-        code = os.pathsep.join(str(_ROOT / name) for name in ("protocol", "formats", "operator"))
+        code = os.pathsep.join(str(_ROOT / name) for name in ("core", "operator"))
         environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "MALLOC_ARENA_MAX": "2", "PYTHONPATH": code}
         running = subprocess.Popen(command, stderr=log, env=environment)
     try:

@@ -25,8 +25,8 @@ from benchmarks.checkpointed import Lake, iceberg
 from benchmarks.killing import Killer
 from benchmarks.pairs import OutputsDiffer, Ratio
 from benchmarks.results import Result, with_ratio
-from checkpoint_operator.core.actions import Finish, StartDriver
-from checkpoint_operator.local.runner import Report, Runner, identify
+from checkpoint_control.decision.actions import Finish, StartDriver
+from checkpoint_local.runner import Report, Runner, identify
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.store.object_store import open_store

@@ -9,8 +9,8 @@ from typing import Final
 
 import psutil
 
-from checkpoint_operator.progress.epoch_progress import measure
-from checkpoint_operator.progress.tallies import Tallies
+from checkpoint_control.progress.epoch_progress import measure
+from checkpoint_control.progress.tallies import Tallies
 from checkpoint_protocol.ledger import Ledger
 
 _POLL_S: Final = 0.02

@@ -15,7 +15,7 @@ from typing import Final
 from benchmarks.bench import Bench
 from benchmarks.pairs import Ran, interleave, ratio_of
 from benchmarks.results import Result, with_ratio
-from checkpoint_operator.loop.keys_objects import compacting
+from checkpoint_control.loop.keys_objects import compacting
 from checkpoint_protocol import writes
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger

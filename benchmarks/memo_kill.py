@@ -62,7 +62,7 @@ def _calls_made_twice(bench: Bench, source: Input, expected: outputs.Content) ->
             manifest = lake.manifest(source, iceberg(table), {"interval": "1h"}, steps=[step], code={"path": str(paces.CODE)})
             (folder / "write.yaml").write_text(yaml.safe_dump(manifest.model_dump(mode="json", by_alias=True)))
             (folder / "settings.yaml").write_text(yaml.safe_dump(lake.settings.model_dump(mode="json", exclude_none=True)))
-            command = [sys.executable, "-m", "checkpoint_operator.cli.main", "run", str(folder / "write.yaml")]
+            command = [sys.executable, "-m", "checkpoint_local.cli.main", "run", str(folder / "write.yaml")]
             command += ["--settings", str(folder / "settings.yaml"), "--cores", str(bench.cores)]
             environment = {"PYTHONPATH": os.pathsep.join(sys.path), "XDG_STATE_HOME": str(folder / "state")}
             run = processes.start(command, word, log, environment)

@@ -26,8 +26,8 @@ from benchmarks.checkpointed import Lake, SessionDrivers, iceberg, reconciler_of
 from benchmarks.inputs import Input
 from benchmarks.pairs import Ran, interleave
 from benchmarks.results import Result, result_of
-from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.core.observation import DriverObservation, DriverState
+from checkpoint_control.decision.actions import Finish, Stall
+from checkpoint_control.decision.observation import DriverObservation, DriverState
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey, new_token
@@ -155,7 +155,7 @@ class _Drivers(SessionDrivers):
 
     def _drive(self, key: EpochKey, launch: LaunchRecord) -> None:
         from checkpoint_spark.driver.main import family_of
-        from checkpoint_spark.tasks.failures import of_spark
+        from checkpoint_work.tasks.failures import of_spark
 
         try:
             SessionDrivers.start(self, key, launch)

@@ -62,7 +62,7 @@ def _epochs(number: int) -> list[float]:
         manifest = lake.manifest(str(source), iceberg(table), trigger=_TRIGGER)
         (folder / "write.yaml").write_text(yaml.safe_dump(manifest.model_dump(mode="json", by_alias=True)))
         (folder / "settings.yaml").write_text(yaml.safe_dump(lake.settings.model_dump(mode="json", exclude_none=True)))
-        command = [sys.executable, "-m", "checkpoint_operator.cli.main", "run", "--watch", str(folder / "write.yaml")]
+        command = [sys.executable, "-m", "checkpoint_local.cli.main", "run", "--watch", str(folder / "write.yaml")]
         command += ["--settings", str(folder / "settings.yaml")]
         environment = {"PYTHONPATH": os.pathsep.join(sys.path), "XDG_STATE_HOME": str(folder / "state")}
         processes.start(command, word, log, environment)

@@ -11,11 +11,11 @@ from typing import Any, Final
 import click
 from pydantic import BaseModel
 
-from checkpoint_operator.cli.main import main as command_line
-from checkpoint_operator.cluster.metrics.counters import Metrics
-from checkpoint_operator.core.phases import MEANINGS
+from checkpoint_control.decision.phases import MEANINGS
+from checkpoint_control.views.reason_texts import reason_texts
+from checkpoint_local.cli.main import main as command_line
 from checkpoint_operator.crd.definition import custom_resource_definition
-from checkpoint_operator.views.reason_texts import reason_texts
+from checkpoint_operator.metrics.counters import Metrics
 from checkpoint_protocol.places.kafka_settings import KafkaEntry
 from checkpoint_protocol.places.settings import CatalogSettings
 from checkpoint_protocol.places.storage import StorageEntry

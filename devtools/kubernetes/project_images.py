@@ -22,7 +22,9 @@ from devtools.kubernetes import debian
 REPOSITORY = Path(__file__).parents[2]
 FOLDERS = {"operator": "operator", "spark": "spark_app"}
 DEPENDENCIES = ("pyproject.toml", "constraints.txt")
-COMMON_SOURCES = (".dockerignore", *DEPENDENCIES, "README.md", "protocol", "formats")
+#: What an image has of the project, beside its Dockerfile and the core.
+SOURCES = {"operator": ("operator",), "spark": ("spark_app", "local/checkpointed_writes")}
+COMMON_SOURCES = (".dockerignore", *DEPENDENCIES, "README.md", "core")
 # An edit makes a new archive; a cluster that is being loaded from the one before must still find it.
 ARCHIVES_KEPT = 2
 # What the base image of `docker build` has from its registry.
@@ -53,7 +55,7 @@ class BuiltImage:
 @functools.cache
 def build(name: str) -> BuiltImage:
     """`operator` or `spark`; from the cache when nothing that it is made of has changed. One process gets one image of a name."""
-    made_of = ((str(path.relative_to(REPOSITORY)), path) for path in _source_files(FOLDERS[name]))
+    made_of = ((str(path.relative_to(REPOSITORY)), path) for path in _source_files(name))
     return _cached(name, _digest(made_of), lambda reference, target: _build(name, reference, target))
 
 
@@ -91,8 +93,8 @@ def _digest(named: Iterable[tuple[str, Path]]) -> str:
     return made_of.hexdigest()[:12]
 
 
-def _source_files(folder: str) -> Iterator[Path]:
-    for source in (*COMMON_SOURCES, folder):
+def _source_files(name: str) -> Iterator[Path]:
+    for source in (*COMMON_SOURCES, *SOURCES[name]):
         path = REPOSITORY / source
         files = [path] if path.is_file() else sorted(path.rglob("*"))
         yield from (file for file in files if file.is_file() and "__pycache__" not in file.parts)

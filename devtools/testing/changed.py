@@ -6,6 +6,7 @@ start Spark or Kubernetes and reach nearly everything, those of `BY_HAND` are ta
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Set
@@ -15,12 +16,12 @@ from typing import Final
 import grimp
 
 ROOTS: Final = {
-    "protocol": "checkpoint_protocol",
-    "formats": "checkpoint_formats",
-    "operator": "checkpoint_operator",
-    "spark_app": "checkpoint_spark",
+    "core": ("checkpoint_protocol", "checkpoint_formats", "checkpoint_work", "checkpoint_commit", "checkpoint_control"),
+    "operator": ("checkpoint_operator",),
+    "spark_app": ("checkpoint_spark",),
+    "local": ("checkpoint_local", "checkpointed_writes"),
 }
-PACKAGES: Final = (*ROOTS.values(), "checkpointed_writes", "devtools", "benchmarks", "tests")
+PACKAGES: Final = (*itertools.chain(*ROOTS.values()), "devtools", "benchmarks", "tests")
 #: Folders of which only files that were changed themselves, and those of BY_HAND, are run.
 SLOW_FOLDERS: Final = ("tests.end_to_end", "tests.contract.kubernetes", "tests.cluster")
 #: Processes are started by name, which no import shows: modules (and all below), and what is run for them.
@@ -31,13 +32,13 @@ BY_HAND: Final[dict[str, tuple[str, ...]]] = {
     "checkpoint_formats.files": ("tests/end_to_end/test_files.py", "tests/end_to_end/test_text_input.py"),
     "checkpoint_formats.kafka": ("tests/end_to_end/test_kafka.py",),
     "checkpoint_formats.merging": ("tests/end_to_end/test_upserts.py",),
-    "checkpoint_operator.cli": ("tests/end_to_end/test_commands.py",),
-    "checkpoint_operator.local": ("tests/end_to_end/test_crashes_of_the_runner.py",),
-    "checkpoint_operator.pipelines": ("tests/end_to_end/test_pipelines.py",),
+    "checkpoint_local.cli": ("tests/end_to_end/test_commands.py",),
+    "checkpoint_local": ("tests/end_to_end/test_crashes_of_the_runner.py",),
+    "checkpoint_control.pipelines": ("tests/end_to_end/test_pipelines.py",),
     "checkpoint_operator.crd": ("tests/contract/kubernetes/test_crd_on_a_real_api_server.py",),
-    "checkpoint_operator.cluster": ("tests/contract/kubernetes/test_kube_api.py",),
+    "checkpoint_operator": ("tests/contract/kubernetes/test_kube_api.py",),
     "checkpoint_spark": ("tests/end_to_end/test_files.py",),
-    "checkpoint_spark.steps": ("tests/end_to_end/test_steps.py",),
+    "checkpoint_work.steps": ("tests/end_to_end/test_steps.py",),
     "checkpoint_spark.dataframes": ("tests/end_to_end/test_keys.py",),
 }
 #: What is no module, and the tests that read it.

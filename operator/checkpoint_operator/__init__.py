@@ -1,1 +1,1 @@
-"""The operator: observes a write, decides, acts. The only committer. Knows no Spark."""
+"""The operator in a cluster: Kubernetes, pods, status. What it does for a write is in checkpoint_control."""

@@ -1,1 +1,1 @@
-"""What runs in the Spark driver and its executors: it stages and seals, and never commits. Knows no catalog and no Kubernetes."""
+"""Spark as the runner of the work, and as a source by key. What a driver and its tasks do is in checkpoint_work."""

@@ -36,20 +36,20 @@ from checkpoint_protocol.store.object_store import open_store
 from checkpoint_spark.driver.conf_variables import with_variables
 from checkpoint_spark.driver.main import end_with_parent, family_of
 from checkpoint_spark.driver.spark_runner import fast_start, first_rows_by_spark
-from checkpoint_spark.inputs.epoch_input import fix_input, list_source
-from checkpoint_spark.inputs.reading import schema_to_read
-from checkpoint_spark.inputs.stage_input import all_buckets, first_files, open_groups
-from checkpoint_spark.process.code import use_code
-from checkpoint_spark.process.log_text import log_traceback, masked
-from checkpoint_spark.process.process_settings import storage_settings
-from checkpoint_spark.steps.calling.calls import Surroundings
-from checkpoint_spark.steps.columns import declared_output
-from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.loading import closing_steps
-from checkpoint_spark.tasks.batches import BatchT, Failed
-from checkpoint_spark.tasks.flow import Flow
-from checkpoint_spark.tasks.quarantine import describe
-from checkpoint_spark.tasks.rows_by_position import RowsByPosition
+from checkpoint_work.inputs.epoch_input import fix_input, list_source
+from checkpoint_work.inputs.reading import schema_to_read
+from checkpoint_work.inputs.stage_input import all_buckets, first_files, open_groups
+from checkpoint_work.process.code import use_code
+from checkpoint_work.process.log_text import log_traceback, masked
+from checkpoint_work.process.process_settings import storage_settings
+from checkpoint_work.steps.batches import BatchT, Failed
+from checkpoint_work.steps.calling.calls import Surroundings
+from checkpoint_work.steps.columns import declared_output
+from checkpoint_work.steps.engine import Pipeline
+from checkpoint_work.steps.flow import Flow
+from checkpoint_work.steps.loading import closing_steps
+from checkpoint_work.steps.quarantine import describe
+from checkpoint_work.tasks.rows_by_position import RowsByPosition
 
 #: In so many pieces of the source rows are looked for that `where` takes.
 _MOST_PIECES: Final = 1_000

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from checkpoint_operator.cluster.pods.pod_policy import DEFAULT_FIELDS
+from checkpoint_operator.pods.pod_policy import DEFAULT_FIELDS
 from devtools.kubernetes import Cluster, CommandFailed
 from devtools.kubernetes.project_images import build
 from tests.cluster.lake import CATALOG, Lake

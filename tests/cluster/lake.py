@@ -10,7 +10,7 @@ import lance
 import pyarrow as pa
 from pydantic import SecretStr
 
-from checkpoint_operator.catalogs.named import open_catalog
+from checkpoint_commit.catalogs.named import open_catalog
 from checkpoint_protocol.places.settings import CatalogSettings, Settings
 from checkpoint_protocol.places.storage import StorageEntry, lance_options
 from devtools.gate import Gate

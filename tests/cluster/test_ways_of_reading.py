@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from checkpoint_operator.catalogs.named import open_catalog
+from checkpoint_commit.catalogs.named import open_catalog
 from tests.cluster.lake import CATALOG, SCHEMA
 from tests.cluster.test_deaths import delete_pod_by_force
 from tests.cluster.user import SLOW, User

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from checkpoint_operator.writes.deletion import delete_write
+from checkpoint_control.writes.deletion import delete_write
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import ClosedRecord, InputPartRecord, PlanRecord, Record, Seal, WriteRecord, encode

@@ -20,15 +20,15 @@ import pytest
 from tests.support.waiting import patience
 
 ROOT: Final = Path(__file__).parents[2]
-PROGRAMS: Final = ("protocol", "formats", "operator", "spark_app")
+PROGRAMS: Final = ("core", "operator", "spark_app", "local")
 #: What the format consists of, and where that lies.
 OWN: Final = {
-    "tables.py": "protocol/checkpoint_protocol/tables/plain.py",
-    "records.py": "protocol/checkpoint_protocol/records/formats/plain.py",
-    "formats.py": "formats/checkpoint_formats/plain/__init__.py",
-    "sink.py": "operator/checkpoint_operator/plain/__init__.py",
+    "tables.py": "core/checkpoint_protocol/tables/plain.py",
+    "records.py": "core/checkpoint_protocol/records/formats/plain.py",
+    "formats.py": "core/checkpoint_formats/plain/__init__.py",
+    "sink.py": "core/checkpoint_commit/plain/__init__.py",
 }
-LIST: Final = "protocol/checkpoint_protocol/records/formats/union.py"
+LIST: Final = "core/checkpoint_protocol/records/formats/union.py"
 LISTED: Final = (
     (
         "from checkpoint_protocol.tables.none import NoSink\n",
@@ -91,7 +91,7 @@ def test_a_fourth_format_takes_its_own_modules_and_one_line_in_one_list(product:
         "  sink: {plain: {uri: folder}, create: true}\n  checkpoint: {uri: checkpoints}\n"
     )
     path = os.pathsep.join(str(product / name) for name in PROGRAMS)
-    command = [sys.executable, "-m", "checkpoint_operator.cli.main", "run", str(manifest)]
+    command = [sys.executable, "-m", "checkpoint_local.cli.main", "run", str(manifest)]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     run = subprocess.run(
@@ -118,12 +118,12 @@ def test_mypy_names_each_place_that_asks_what_a_fourth_format_does_not_answer(pr
     named = {error.partition(":")[0] for error in errors_of_mypy(product)}
 
     assert named >= {
-        "protocol/checkpoint_protocol/manifest/spec.py",
-        "protocol/checkpoint_protocol/places/outputs.py",
-        "protocol/checkpoint_protocol/manifest/sink.py",
-        "formats/checkpoint_formats/stagers.py",
-        "operator/checkpoint_operator/cli/files.py",
-        "operator/checkpoint_operator/cluster/own_disk.py",
-        "operator/checkpoint_operator/sinks/registry.py",
-        "operator/checkpoint_operator/loop/table_facts.py",
+        "core/checkpoint_protocol/manifest/spec.py",
+        "core/checkpoint_protocol/places/outputs.py",
+        "core/checkpoint_protocol/manifest/sink.py",
+        "core/checkpoint_formats/stagers.py",
+        "local/checkpoint_local/cli/files.py",
+        "operator/checkpoint_operator/own_disk.py",
+        "core/checkpoint_commit/sinks/registry.py",
+        "core/checkpoint_control/loop/table_facts.py",
     }

@@ -17,9 +17,13 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.types import StringType
 
-from checkpoint_formats.stagers import stager_for
-from checkpoint_operator.commit.changes import StagedChange
-from checkpoint_operator.commit.outcomes import (
+from checkpoint_commit.changes import StagedChange
+from checkpoint_commit.iceberg import audit as iceberg_audit
+from checkpoint_commit.iceberg import commit as iceberg
+from checkpoint_commit.iceberg.audit import Staged
+from checkpoint_commit.iceberg.audited_table import PyicebergAuditedTable
+from checkpoint_commit.iceberg.refs import Refs
+from checkpoint_commit.outcomes import (
     BlockOutcome,
     CommitBlocked,
     CommitOutcome,
@@ -30,13 +34,9 @@ from checkpoint_operator.commit.outcomes import (
     TryLater,
     Unknown,
 )
-from checkpoint_operator.commit.presence import Presence
-from checkpoint_operator.commit.results import Results
-from checkpoint_operator.iceberg import audit as iceberg_audit
-from checkpoint_operator.iceberg import commit as iceberg
-from checkpoint_operator.iceberg.audit import Staged
-from checkpoint_operator.iceberg.audited_table import PyicebergAuditedTable
-from checkpoint_operator.iceberg.refs import Refs
+from checkpoint_commit.presence import Presence
+from checkpoint_commit.results import Results
+from checkpoint_formats.stagers import stager_for
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.records import Append, Operation, OverwriteAll, StagedFile

@@ -15,15 +15,15 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
+from checkpoint_commit.changes import StagedChange
+from checkpoint_commit.iceberg import commit as iceberg
+from checkpoint_commit.iceberg.refs import Refs
+from checkpoint_commit.iceberg.table import PyicebergTable
+from checkpoint_commit.outcomes import CommitBlocked, CommitOutcome, Committed, Landed, Refused, Rejected, Unknown
+from checkpoint_commit.presence import Presence
+from checkpoint_commit.results import Results
+from checkpoint_commit.sinks.registry import format_of, open_sink
 from checkpoint_formats.stagers import stager_for
-from checkpoint_operator.commit.changes import StagedChange
-from checkpoint_operator.commit.outcomes import CommitBlocked, CommitOutcome, Committed, Landed, Refused, Rejected, Unknown
-from checkpoint_operator.commit.presence import Presence
-from checkpoint_operator.commit.results import Results
-from checkpoint_operator.iceberg import commit as iceberg
-from checkpoint_operator.iceberg.refs import Refs
-from checkpoint_operator.iceberg.table import PyicebergTable
-from checkpoint_operator.sinks.registry import format_of, open_sink
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token

@@ -8,7 +8,7 @@ import obstore
 import pytest
 from pydantic import SecretStr
 
-from checkpoint_operator.code.archive import fetch_version, version_of
+from checkpoint_control.code.archive import fetch_version, version_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.code import archives
 from checkpoint_protocol.errors import NeedsChange, Retryable

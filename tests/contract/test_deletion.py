@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from checkpoint_commit.outcomes import Committed, Landed
+from checkpoint_commit.results import Results
+from checkpoint_commit.sinks.registry import open_sink
+from checkpoint_control.writes.deletion import Deleted, delete_write
 from checkpoint_formats.iceberg.stager import IcebergStager
 from checkpoint_formats.lance.stager import LanceStager
-from checkpoint_operator.commit.outcomes import Committed, Landed
-from checkpoint_operator.commit.results import Results
-from checkpoint_operator.sinks.registry import open_sink
-from checkpoint_operator.writes.deletion import Deleted, delete_write
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sink import Sink

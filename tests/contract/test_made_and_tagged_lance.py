@@ -13,15 +13,15 @@ import lance
 import pyarrow as pa
 import pytest
 
+from checkpoint_commit.lance import tags as lance_tags
+from checkpoint_commit.lance.table import PylanceTable
+from checkpoint_commit.outcomes import CommitOutcome, Committed, Rejected
+from checkpoint_commit.results import Results
+from checkpoint_commit.sinks.registry import format_of
 from checkpoint_formats.arrow_schema import decode_schema, encode_schema
 from checkpoint_formats.lance.reader import LanceReader, find_fragments
 from checkpoint_formats.lance.stager import LanceStager
 from checkpoint_formats.rows.batch_sizing import BatchSizing
-from checkpoint_operator.commit.outcomes import CommitOutcome, Committed, Rejected
-from checkpoint_operator.commit.results import Results
-from checkpoint_operator.lance import tags as lance_tags
-from checkpoint_operator.lance.table import PylanceTable
-from checkpoint_operator.sinks.registry import format_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey
@@ -31,7 +31,7 @@ from checkpoint_protocol.manifest.sources.source import LanceSource
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import Append, LanceTarget, StagedFile
 from checkpoint_protocol.rows.positions import Range
-from checkpoint_spark.steps.values.schema_cast import fit_array
+from checkpoint_work.steps.values.schema_cast import fit_array
 from tests.support.places import LancePlace, on_disk, on_s3
 from tests.support.records import DIGEST, KEY, ledger_over
 from tests.support.stores import MemoryStore

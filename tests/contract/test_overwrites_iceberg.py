@@ -20,12 +20,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType, TimestampType
 
+from checkpoint_commit.changes import StagedChange, changes_nothing
+from checkpoint_commit.iceberg import commit as iceberg
+from checkpoint_commit.iceberg.table import PyicebergTable
+from checkpoint_commit.outcomes import CommitOutcome, Committed, Landed, Refused, Rejected
+from checkpoint_commit.results import Results
 from checkpoint_formats.stagers import stager_for
-from checkpoint_operator.commit.changes import StagedChange, changes_nothing
-from checkpoint_operator.commit.outcomes import CommitOutcome, Committed, Landed, Refused, Rejected
-from checkpoint_operator.commit.results import Results
-from checkpoint_operator.iceberg import commit as iceberg
-from checkpoint_operator.iceberg.table import PyicebergTable
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey

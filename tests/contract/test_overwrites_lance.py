@@ -15,15 +15,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from checkpoint_commit.changes import StagedChange
+from checkpoint_commit.lance import commit as protocol
+from checkpoint_commit.lance.changes.overwrite import LanceOverwriteWhere
+from checkpoint_commit.lance.table import PylanceTable
+from checkpoint_commit.outcomes import CommitBlocked, CommitOutcome, Committed, Landed, Refused, Rejected, Unknown
+from checkpoint_commit.presence import Presence
+from checkpoint_commit.results import Results
+from checkpoint_commit.sinks.registry import format_of
 from checkpoint_formats.stagers import stager_for
-from checkpoint_operator.commit.changes import StagedChange
-from checkpoint_operator.commit.outcomes import CommitBlocked, CommitOutcome, Committed, Landed, Refused, Rejected, Unknown
-from checkpoint_operator.commit.presence import Presence
-from checkpoint_operator.commit.results import Results
-from checkpoint_operator.lance import commit as protocol
-from checkpoint_operator.lance.changes.overwrite import LanceOverwriteWhere
-from checkpoint_operator.lance.table import PylanceTable
-from checkpoint_operator.sinks.registry import format_of
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey

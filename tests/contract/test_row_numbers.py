@@ -13,13 +13,13 @@ import pytest
 
 from checkpoint_formats.port import Chunk
 from checkpoint_protocol.manifest.steps import Step
-from checkpoint_spark.step_process.process import Opening
-from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.row_numbers import ROW_NUMBER, asking_for_numbers
-from checkpoint_spark.tasks.flow import Flow
-from checkpoint_spark.tasks.row_lineage import LineageOfSegment
-from checkpoint_spark.tasks.rows_by_position import PlacedChunk
-from checkpoint_spark.tasks.steps_in_process import StepsInProcess
+from checkpoint_work.step_process.process import Opening
+from checkpoint_work.steps.engine import Pipeline
+from checkpoint_work.steps.flow import Flow
+from checkpoint_work.steps.row_numbers import ROW_NUMBER, asking_for_numbers
+from checkpoint_work.tasks.row_lineage import LineageOfSegment
+from checkpoint_work.tasks.rows_by_position import PlacedChunk
+from checkpoint_work.tasks.steps_in_process import StepsInProcess
 from tests.support.records import rows_file
 
 SCHEMA = asking_for_numbers(pa.schema([("id", pa.int64())]))

@@ -33,13 +33,13 @@ from pyiceberg.table import StaticTable
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
+from checkpoint_commit.catalogs.source_tables import describe
 from checkpoint_formats.iceberg.plan import described, find_files
 from checkpoint_formats.lance.reader import find_fragments
 from checkpoint_formats.readers import reader_for
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.selecting import selection_of
 from checkpoint_formats.rows.uniting import unite
-from checkpoint_operator.catalogs.source_tables import describe
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.sources.source import IcebergSource, Source

@@ -22,13 +22,13 @@ from checkpoint_formats.rows.row_addresses import ADDRESS_FIELD
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.manifest.steps import Step
-from checkpoint_spark.step_process.process import Opening, StepProcess, StepProcessEnded
-from checkpoint_spark.steps.calling.calls import Surroundings
-from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.failing.error_texts import text_of
-from checkpoint_spark.steps.places import Place
-from checkpoint_spark.steps.row_numbers import asking_for_numbers
-from checkpoint_spark.tasks.steps_in_process import Process, StepsInProcess
+from checkpoint_work.step_process.process import Opening, StepProcess, StepProcessEnded
+from checkpoint_work.steps.calling.calls import Surroundings
+from checkpoint_work.steps.engine import Pipeline
+from checkpoint_work.steps.failing.error_texts import text_of
+from checkpoint_work.steps.places import Place
+from checkpoint_work.steps.row_numbers import asking_for_numbers
+from checkpoint_work.tasks.steps_in_process import Process, StepsInProcess
 from tests.support.batches import Rows, batches
 from tests.support.slow import slow_except
 from tests.support.step_processes import Behaviour
@@ -206,7 +206,7 @@ def test_a_process_ends_with_its_task_also_where_a_call_holds_it_up(code: Code, 
     module = code(HELD_UP.replace("    ctypes", f"    open({str(begun)!r}, 'w').close()\n    ctypes"))
     task = (
         "import sys\n"
-        "from checkpoint_spark.step_process.process import Opening, StepProcess\n"
+        "from checkpoint_work.step_process.process import Opening, StepProcess\n"
         "from checkpoint_protocol.manifest.steps import Step\n"
         "from tests.contract.test_step_process import PLACE, SCHEMA, rows\n"
         f"process = StepProcess(Opening((Step(call='{module}:work', input='row'),), SCHEMA, True))\n"
@@ -339,7 +339,7 @@ def test_a_row_that_fails_behind_the_first_of_such_batches_has_its_own_number(
 
 def test_the_key_of_a_row_is_the_same_as_in_the_tasks_own_process(code: Code, opened: Callable[..., StepProcess]) -> None:
     schema = pa.schema([("id", pa.string())])
-    module = code("from checkpoint_spark.steps.row_keys import row_key\ndef work(row):\n    return {'id': row_key()}\n")
+    module = code("from checkpoint_work.steps.row_keys import row_key\ndef work(row):\n    return {'id': row_key()}\n")
     step = row_step(f"{module}:work")
     (expected,) = Pipeline([step], around=Surroundings(write="ab" * 16)).apply(rows(3), PLACE, schema)
 

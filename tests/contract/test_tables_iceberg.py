@@ -40,18 +40,18 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
+from checkpoint_commit.catalogs.named import open_catalog
+from checkpoint_commit.catalogs.source_tables import load_source
+from checkpoint_commit.changes import StagedChange
+from checkpoint_commit.iceberg import commit as iceberg
+from checkpoint_commit.iceberg.commit import IcebergState, IcebergTable
+from checkpoint_commit.iceberg.metadata.manifest_list import read_with_row_ids
+from checkpoint_commit.iceberg.table import PyicebergTable
+from checkpoint_commit.outcomes import CommitBlocked, Committed, Landed, Refused, Rejected
+from checkpoint_commit.sinks.registry import format_of
+from checkpoint_commit.staged_files import sizes_in
 from checkpoint_formats.iceberg.file_io import open_file_io
 from checkpoint_formats.iceberg.stager import IcebergStager
-from checkpoint_operator.catalogs.named import open_catalog
-from checkpoint_operator.catalogs.source_tables import load_source
-from checkpoint_operator.commit.changes import StagedChange
-from checkpoint_operator.commit.outcomes import CommitBlocked, Committed, Landed, Refused, Rejected
-from checkpoint_operator.commit.staged_files import sizes_in
-from checkpoint_operator.iceberg import commit as iceberg
-from checkpoint_operator.iceberg.commit import IcebergState, IcebergTable
-from checkpoint_operator.iceberg.metadata.manifest_list import read_with_row_ids
-from checkpoint_operator.iceberg.table import PyicebergTable
-from checkpoint_operator.sinks.registry import format_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
@@ -62,7 +62,7 @@ from checkpoint_protocol.places.settings import CatalogSettings, Settings
 from checkpoint_protocol.records import Append, ClaimRecord, IcebergBase, IcebergFile, IcebergTarget, OverwriteAll
 from checkpoint_protocol.store.object_store import open_raw_store
 from checkpoint_protocol.store.parallel import in_threads
-from checkpoint_spark.steps.values.schema_cast import fit
+from checkpoint_work.steps.values.schema_cast import fit
 from devtools.s3_server import S3Server
 from tests.simulation.iceberg_port import IcebergPort
 from tests.simulation.iceberg_table import SimulatedIceberg

@@ -19,16 +19,16 @@ import lance
 import pyarrow as pa
 import pytest
 
+from checkpoint_commit.changes import Change, StagedChange
+from checkpoint_commit.footers import Footers
+from checkpoint_commit.lance import commit as lance_protocol
+from checkpoint_commit.lance.port import LanceState, LanceTable
+from checkpoint_commit.lance.probe import refuse_lance_without_fences
+from checkpoint_commit.lance.table import PylanceTable
+from checkpoint_commit.outcomes import CommitBlocked, Committed, Landed, Refused, Rejected, RequestOutcome
+from checkpoint_commit.results import Results
 from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.lance.stager import LanceStager
-from checkpoint_operator.commit.changes import Change, StagedChange
-from checkpoint_operator.commit.footers import Footers
-from checkpoint_operator.commit.outcomes import CommitBlocked, Committed, Landed, Refused, Rejected, RequestOutcome
-from checkpoint_operator.commit.results import Results
-from checkpoint_operator.lance import commit as lance_protocol
-from checkpoint_operator.lance.port import LanceState, LanceTable
-from checkpoint_operator.lance.probe import refuse_lance_without_fences
-from checkpoint_operator.lance.table import PylanceTable
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
@@ -801,7 +801,7 @@ def test_a_dataset_in_a_bucket_below_an_awkward_name_takes_our_files(s3_server: 
 
 def test_the_installed_lance_keeps_the_rules_and_says_nothing_of_the_trials() -> None:
     trials = (
-        "from checkpoint_operator.lance import probe\n"
+        "from checkpoint_commit.lance import probe\n"
         "probe.refuse_lance_without_fences()\n"
         "probe.refuse_lance_that_replaces_twice()\n"
     )

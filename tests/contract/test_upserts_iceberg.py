@@ -36,10 +36,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from checkpoint_operator.cleaning.cleaner import CleanedEpoch, Cleaner
-from checkpoint_operator.core.actions import BeginStage, EndStage, Finish, Stall
-from checkpoint_operator.loop.reconcile import Reconciler
-from checkpoint_operator.writes.deletion import Deleted, delete_write
+from checkpoint_control.decision.actions import BeginStage, EndStage, Finish, Stall
+from checkpoint_control.loop.reconcile import Reconciler
+from checkpoint_control.writes.cleaning import CleanedEpoch, Cleaner
+from checkpoint_control.writes.deletion import Deleted, delete_write
 from checkpoint_protocol import reasons
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.spec import CheckpointedWrite

@@ -34,7 +34,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from checkpoint_operator.core.actions import BeginStage, EndStage, Finish, Stall
+from checkpoint_control.decision.actions import BeginStage, EndStage, Finish, Stall
 from checkpoint_protocol import reasons
 from checkpoint_protocol.records import IcebergDeletes, IcebergRewrite
 from tests.support.iceberg_upserts import BY_TEXT, COPY_ON_WRITE, DELETE, World, rows_of, stages_of, step_until, those

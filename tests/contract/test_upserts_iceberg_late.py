@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.commit.changes import Change
-from checkpoint_operator.commit.outcomes import Landed, RequestOutcome, Unanswered
-from checkpoint_operator.core.actions import BeginStage, EndStage, Finish, Stall
-from checkpoint_operator.iceberg.commit import IcebergState
-from checkpoint_operator.iceberg.table import PyicebergTable
-from checkpoint_operator.loop.reconcile import Reconciler
-from checkpoint_operator.writes.deletion import Deleted, delete_write
+from checkpoint_commit.changes import Change
+from checkpoint_commit.iceberg.commit import IcebergState
+from checkpoint_commit.iceberg.table import PyicebergTable
+from checkpoint_commit.outcomes import Landed, RequestOutcome, Unanswered
+from checkpoint_control.decision.actions import BeginStage, EndStage, Finish, Stall
+from checkpoint_control.loop.reconcile import Reconciler
+from checkpoint_control.writes.deletion import Deleted, delete_write
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest.spec import CheckpointedWrite

@@ -13,16 +13,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from checkpoint_commit.lance import commit as protocol
+from checkpoint_commit.lance.changes.upsert import LanceUpsert, Merged, MergeMissing
+from checkpoint_commit.lance.table import PylanceTable
+from checkpoint_commit.outcomes import CommitBlocked, CommitOutcome, Committed, Landed, Refused, Rejected, RequestOutcome
+from checkpoint_commit.results import Results
+from checkpoint_commit.sinks.registry import format_of
 from checkpoint_formats.lance.datasets import source_file_of
 from checkpoint_formats.lance.deletes import LanceDeletesStager
 from checkpoint_formats.lance.stager import LanceStager
 from checkpoint_formats.merging.reading import DELETED_ROWS
-from checkpoint_operator.commit.outcomes import CommitBlocked, CommitOutcome, Committed, Landed, Refused, Rejected, RequestOutcome
-from checkpoint_operator.commit.results import Results
-from checkpoint_operator.lance import commit as protocol
-from checkpoint_operator.lance.changes.upsert import LanceUpsert, Merged, MergeMissing
-from checkpoint_operator.lance.table import PylanceTable
-from checkpoint_operator.sinks.registry import format_of
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey

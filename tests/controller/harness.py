@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkpoint_operator.cluster.code_source import CodeSource
-from checkpoint_operator.cluster.config import OperatorConfig, WorkloadDefaults
-from checkpoint_operator.cluster.controller import Controller
-from checkpoint_operator.cluster.metrics.counters import Metrics
-from checkpoint_operator.cluster.record_keys import RecordKeys
-from checkpoint_operator.cluster.status.object_status import status_of
-from checkpoint_operator.cluster.watch.cache import Cache, WriteName, name_of
-from checkpoint_operator.cluster.watch.work_queue import WorkQueue
+from checkpoint_commit.sinks.registry import open_sink
+from checkpoint_operator.code_source import CodeSource
+from checkpoint_operator.config import OperatorConfig, WorkloadDefaults
+from checkpoint_operator.controller import Controller
 from checkpoint_operator.crd.status_model import Condition, Status
-from checkpoint_operator.sinks.registry import open_sink
+from checkpoint_operator.metrics.counters import Metrics
+from checkpoint_operator.record_keys import RecordKeys
+from checkpoint_operator.status.object_status import status_of
+from checkpoint_operator.watch.cache import Cache, WriteName, name_of
+from checkpoint_operator.watch.work_queue import WorkQueue
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.store.authenticated_store import AuthenticatedStore

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from checkpoint_operator.cluster.kube.api_json import weight
-from checkpoint_operator.cluster.watch.cache import WriteName
+from checkpoint_operator.kube.api_json import weight
+from checkpoint_operator.watch.cache import WriteName
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND
 from tests.controller.harness import World
 from tests.support.slow import slow_except_on

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.config import OperatorConfig, RecordKeySettings
+from checkpoint_operator.config import OperatorConfig, RecordKeySettings
 from checkpoint_protocol import reasons
 from tests.controller.harness import KEYS_SECRET, WORKLOADS, World
 from tests.support.driver_threads import Killed

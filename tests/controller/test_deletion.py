@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_operator.cluster.config import OperatorConfig
-from checkpoint_operator.cluster.ends.deleting import ABANDON_ANNOTATION, FINALIZER
-from checkpoint_operator.commit.ports import Sink
+from checkpoint_commit.ports import Sink
+from checkpoint_operator.config import OperatorConfig
+from checkpoint_operator.ends.deleting import ABANDON_ANNOTATION, FINALIZER
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.store import layout

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.status.round_status import APPROVE_ANNOTATION
-from checkpoint_operator.cluster.watch.cache import WriteName
-from checkpoint_operator.cluster.watch.work_queue import WorkQueue
+from checkpoint_operator.status.round_status import APPROVE_ANNOTATION
+from checkpoint_operator.watch.cache import WriteName
+from checkpoint_operator.watch.work_queue import WorkQueue
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_operator.sinks.registry import open_sink
+from checkpoint_commit.sinks.registry import open_sink
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token

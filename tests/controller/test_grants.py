@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.config import OperatorConfig
-from checkpoint_operator.sinks.registry import open_sink
+from checkpoint_commit.sinks.registry import open_sink
+from checkpoint_operator.config import OperatorConfig
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.sink import Sink

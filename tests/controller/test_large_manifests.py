@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_operator.cluster.kube import api_json
+from checkpoint_operator.kube import api_json
 from checkpoint_protocol import reasons
 from checkpoint_protocol.store import layout
 from checkpoint_protocol.store.object_store import open_store

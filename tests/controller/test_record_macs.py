@@ -19,7 +19,7 @@ from checkpoint_protocol.records import ClaimRecord, ClosedRecord, CommitRecord,
 from checkpoint_protocol.store import layout
 from checkpoint_protocol.store.macs import WriteKeys, sign
 from checkpoint_protocol.store.object_store import open_store
-from checkpoint_spark.process.record_keys import authenticated
+from checkpoint_work.process.record_keys import authenticated
 from tests.controller.harness import KEYS_SECRET, World
 from tests.support.driver_threads import Killed
 from tests.support.writes import SCHEMA

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.config import OperatorConfig
-from checkpoint_operator.cluster.ends.deleting import ABANDON_ANNOTATION
+from checkpoint_operator.config import OperatorConfig
+from checkpoint_operator.ends.deleting import ABANDON_ANNOTATION
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from checkpoint_operator.cluster.config import OperatorConfig
+from checkpoint_operator.config import OperatorConfig
 from checkpoint_protocol.store import layout
 from checkpoint_protocol.store.object_store import open_store
 from tests.controller.harness import WORKLOADS, World

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.config import OperatorConfig
-from checkpoint_operator.cluster.pods.driver_pod import EXECUTOR_CONTAINER, ROLE_LABEL, UID_LABEL
-from checkpoint_operator.cluster.status.object_status import status_of
-from checkpoint_operator.cluster.watch.cache import WriteName
+from checkpoint_operator.config import OperatorConfig
 from checkpoint_operator.crd.status_model import Status
+from checkpoint_operator.pods.driver_pod import EXECUTOR_CONTAINER, ROLE_LABEL, UID_LABEL
+from checkpoint_operator.status.object_status import status_of
+from checkpoint_operator.watch.cache import WriteName
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkpoint_operator.cluster.pods.driver_pod import STAGE_LABEL
-from checkpoint_operator.commit.changes import Change, as_staged
-from checkpoint_operator.commit.outcomes import CommitOutcome, Final
-from checkpoint_operator.commit.ports import NeedsStage, Sink, Stage
-from checkpoint_operator.commit.results import Results
-from checkpoint_operator.sinks.registry import open_sink
+from checkpoint_commit.changes import Change, as_staged
+from checkpoint_commit.outcomes import CommitOutcome, Final
+from checkpoint_commit.ports import NeedsStage, Sink, Stage
+from checkpoint_commit.results import Results
+from checkpoint_commit.sinks.registry import open_sink
+from checkpoint_operator.pods.driver_pod import STAGE_LABEL
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey

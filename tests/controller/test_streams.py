@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.pods.driver_pod import ATTEMPT_LABEL, EPOCH_LABEL, ROLE_LABEL, UID_LABEL
-from checkpoint_operator.cluster.status.round_status import RETRY_ANNOTATION
+from checkpoint_operator.pods.driver_pod import ATTEMPT_LABEL, EPOCH_LABEL, ROLE_LABEL, UID_LABEL
+from checkpoint_operator.status.round_status import RETRY_ANNOTATION
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.ends.deleting import FINALIZER
+from checkpoint_operator.ends.deleting import FINALIZER
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger

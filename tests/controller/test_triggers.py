@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint_operator.commit.ports import FoundItem
-from checkpoint_operator.loop.looks import Known
+from checkpoint_commit.ports import FoundItem
+from checkpoint_control.loop.looks import Known
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger

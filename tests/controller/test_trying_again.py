@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_operator.cluster.status.round_status import APPROVE_ANNOTATION, RETRY_ANNOTATION
+from checkpoint_operator.status.round_status import APPROVE_ANNOTATION, RETRY_ANNOTATION
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from tests.controller.harness import World

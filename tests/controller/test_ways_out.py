@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import StringType
 
-from checkpoint_operator.cluster.status.round_status import RETRY_ANNOTATION
+from checkpoint_operator.status.round_status import RETRY_ANNOTATION
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.config import OperatorConfig
-from checkpoint_operator.cluster.watch.cache import WriteName
-from checkpoint_operator.sinks.registry import open_sink
+from checkpoint_commit.sinks.registry import open_sink
+from checkpoint_operator.config import OperatorConfig
+from checkpoint_operator.watch.cache import WriteName
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.store.object_store import ObjectStore

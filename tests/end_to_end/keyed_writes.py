@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.orc
 import pytest
 
-from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.loop.reconcile import Reconciler
+from checkpoint_control.decision.actions import Finish, Stall
+from checkpoint_control.loop.reconcile import Reconciler
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.records import LaunchRecord

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checkpoint_operator.commit.ports import Sink
-from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.local.code import digests_with
-from checkpoint_operator.local.host import LocalHost
-from checkpoint_operator.loop.reconcile import Reconciler, Round
+from checkpoint_commit.ports import Sink
+from checkpoint_control.decision.actions import Finish, Stall
+from checkpoint_control.loop.reconcile import Reconciler, Round
+from checkpoint_local.code import digests_with
+from checkpoint_local.host import LocalHost
 from checkpoint_protocol.errors import CheckpointError, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
@@ -20,9 +20,9 @@ from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.records import CommitRecord, FailureRecord, LaunchRecord
 from checkpoint_protocol.store.object_store import ObjectStore, open_store
 from checkpoint_protocol.writes import look_up_name
-from checkpoint_spark.driver.at_work import AtWork
 from checkpoint_spark.driver.main import family_of
 from checkpoint_spark.streams.checkpoint import Checkpoint
+from checkpoint_work.process.at_work import AtWork
 from tests.support import streams
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.places import Place

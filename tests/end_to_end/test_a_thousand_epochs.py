@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint_operator.core.actions import Finish
-from checkpoint_operator.loop.reconcile import Round
+from checkpoint_control.decision.actions import Finish
+from checkpoint_control.loop.reconcile import Round
 from checkpoint_protocol.store.object_store import open_store
 from tests.end_to_end.conftest import make_place
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink

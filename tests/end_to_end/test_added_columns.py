@@ -11,15 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from checkpoint_operator.commit.ports import FoundItem
-from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.local.runner import identify
-from checkpoint_operator.loop.keys_objects import compacting
-from checkpoint_operator.loop.looks import known_of
-from checkpoint_operator.loop.reconcile import Round
-from checkpoint_operator.loop.source_news import open_news
-from checkpoint_operator.sinks.registry import open_sink
-from checkpoint_operator.writes.deletion import Deleted, delete_write
+from checkpoint_commit.ports import FoundItem
+from checkpoint_commit.sinks.registry import open_sink
+from checkpoint_control.decision.actions import Finish, Stall
+from checkpoint_control.loop.keys_objects import compacting
+from checkpoint_control.loop.looks import known_of
+from checkpoint_control.loop.reconcile import Round
+from checkpoint_control.loop.source_news import open_news
+from checkpoint_control.writes.deletion import Deleted, delete_write
+from checkpoint_local.runner import identify
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger

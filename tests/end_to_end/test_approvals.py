@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_operator.core.actions import RecordAttempt, Stall
-from checkpoint_operator.core.code_changes import Approval
-from checkpoint_operator.loop.reconcile import Round
-from checkpoint_operator.pipelines.decisions import IN_WORDS, named
+from checkpoint_control.decision.actions import RecordAttempt, Stall
+from checkpoint_control.decision.code_changes import Approval
+from checkpoint_control.loop.reconcile import Round
+from checkpoint_control.pipelines.decisions import IN_WORDS, named
 from checkpoint_protocol import reasons
 from tests.end_to_end.test_pipelines import after, assert_as_from_scratch, has_failed, in_the_middle_of, made
 from tests.support.pipelines import CALLS, VERSIONS, PipelineLab

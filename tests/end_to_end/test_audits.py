@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cli import exits
-from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.local.runner import identify
-from checkpoint_operator.loop.reconcile import Round
-from checkpoint_operator.sinks.registry import open_sink
-from checkpoint_operator.writes.deletion import Deleted, delete_write
+from checkpoint_commit.sinks.registry import open_sink
+from checkpoint_control.decision.actions import Finish, Stall
+from checkpoint_control.loop.reconcile import Round
+from checkpoint_control.writes.deletion import Deleted, delete_write
+from checkpoint_local.cli import exits
+from checkpoint_local.runner import identify
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.store.object_store import open_store
-from checkpoint_spark.audits.staged_table import StagedTable
+from checkpoint_work.audits.staged_table import StagedTable
 from tests.support.command_line import CommandLine
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink
 from tests.support.direct_drivers import DirectDrivers

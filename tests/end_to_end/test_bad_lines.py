@@ -11,9 +11,9 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.loop.reconcile import Reconciler, Round
-from checkpoint_operator.views.inspection import inspect_store
+from checkpoint_control.decision.actions import Finish, Stall
+from checkpoint_control.loop.reconcile import Reconciler, Round
+from checkpoint_control.views.inspection import inspect_store
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from tests.support.checks import assert_exactly_once

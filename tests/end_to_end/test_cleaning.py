@@ -14,12 +14,12 @@ import obstore
 import pytest
 from click.testing import CliRunner
 
-from checkpoint_operator.cleaning.cleaner import CleanedEpoch, Cleaner, KeptEpoch
-from checkpoint_operator.cli.main import main
-from checkpoint_operator.local.host import LocalHost
-from checkpoint_operator.loop.reconcile import Reconciler
-from checkpoint_operator.progress.epoch_progress import measure
-from checkpoint_operator.views.inspection import inspect_store
+from checkpoint_control.loop.reconcile import Reconciler
+from checkpoint_control.progress.epoch_progress import measure
+from checkpoint_control.views.inspection import inspect_store
+from checkpoint_control.writes.cleaning import CleanedEpoch, Cleaner, KeptEpoch
+from checkpoint_local.cli.main import main
+from checkpoint_local.host import LocalHost
 from checkpoint_protocol import writes
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey, new_token

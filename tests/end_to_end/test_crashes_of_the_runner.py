@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_operator.core.actions import Finish
+from checkpoint_control.decision.actions import Finish
 from checkpoint_protocol.store.object_store import open_store
 from tests.support.checks import assert_exactly_once, digest_of
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink

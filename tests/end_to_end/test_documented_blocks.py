@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint_operator.catalogs.named import open_catalog
-from checkpoint_operator.cli.files import find_settings, load_settings
+from checkpoint_commit.catalogs.named import open_catalog
+from checkpoint_local.cli.files import find_settings, load_settings
 from examples.prepare_data import packaged
 from tests.support.waiting import patience, until
 

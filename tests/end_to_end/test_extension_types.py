@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import UUIDType
 
-from checkpoint_operator.core.actions import Finish
+from checkpoint_control.decision.actions import Finish
 from tests.support.places import IcebergPlace, Place
 from tests.support.writes import drive, manifest_for, reconciler_for
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from checkpoint_operator.core.actions import Finish
+from checkpoint_control.decision.actions import Finish
 from checkpoint_protocol.manifest.spec import parse_manifest
 from tests.support.places import Place
 from tests.support.writes import drive, reconciler_for

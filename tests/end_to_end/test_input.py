@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint_operator.core.actions import Finish, Stall
+from checkpoint_control.decision.actions import Finish, Stall
 from checkpoint_protocol import reasons
 from checkpoint_protocol.store.object_store import open_store
 from tests.support.checks import assert_exactly_once

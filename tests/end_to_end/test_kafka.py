@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
-from checkpoint_operator.core.actions import Finish, Stall
+from checkpoint_control.decision.actions import Finish, Stall
 from checkpoint_protocol import reasons
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import QuarantinedRow, RowPosition
 from checkpoint_protocol.store.object_store import open_store
-from checkpoint_spark.tasks.rows_by_position import ranges_of
+from checkpoint_work.tasks.rows_by_position import ranges_of
 from devtools.kafka_broker import KafkaBroker
 from devtools.ports import LOOPBACK, free_port
 from tests.support.checks import assert_exactly_once
@@ -401,7 +401,7 @@ def validated(place: Place, folder: Path, topic: Topic, settings: dict[str, Any]
     if settings is not None:
         whole = yaml.safe_load(command.settings_file.read_text())
         command.settings_file.write_text(yaml.safe_dump({**whole, **settings}))
-    program = [sys.executable, "-m", "checkpoint_operator.cli.main", "validate", str(command.file)]
+    program = [sys.executable, "-m", "checkpoint_local.cli.main", "validate", str(command.file)]
     said = subprocess.run(
         [*program, "--settings", str(command.settings_file)],
         env=command.environment(),

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint_operator.views.inspection import inspect_store
+from checkpoint_control.views.inspection import inspect_store
 from checkpoint_protocol import reasons
 from checkpoint_protocol.records import KeysCovered
 from checkpoint_protocol.rows.keys import add_key_sets

@@ -13,11 +13,11 @@ import psutil
 import pytest
 import yaml
 
-from checkpoint_operator.progress.activity import describe
-from checkpoint_operator.progress.epoch_progress import measure
-from checkpoint_operator.progress.tallies import Tallies
+from checkpoint_control.progress.activity import describe
+from checkpoint_control.progress.epoch_progress import measure
+from checkpoint_control.progress.tallies import Tallies
 from checkpoint_protocol.rows.positions import Range
-from checkpoint_spark.tasks.rows_by_position import ranges_of
+from checkpoint_work.tasks.rows_by_position import ranges_of
 from devtools.kafka_broker import KafkaBroker
 from tests.end_to_end.conftest import make_place
 from tests.support.checks import assert_exactly_once

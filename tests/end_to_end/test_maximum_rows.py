@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from checkpoint_operator.core.actions import Finish
+from checkpoint_control.decision.actions import Finish
 from checkpoint_protocol.ledger import Ledger
 from tests.support.checks import assert_exactly_once
 from tests.support.places import on_disk

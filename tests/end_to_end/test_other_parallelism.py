@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from checkpoint_operator.core.actions import Finish
+from checkpoint_control.decision.actions import Finish
 from checkpoint_protocol.store.object_store import open_store
 from tests.end_to_end.test_pipelines import assert_as_from_scratch, has_failed, in_the_middle_of, what
 from tests.support.checks import assert_exactly_once

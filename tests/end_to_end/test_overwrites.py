@@ -9,8 +9,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.loop.reconcile import Round
+from checkpoint_control.decision.actions import Finish, Stall
+from checkpoint_control.loop.reconcile import Round
 from checkpoint_protocol import reasons
 from checkpoint_protocol.store.object_store import open_store
 from tests.end_to_end.test_read_back import load_duckdb_extensions

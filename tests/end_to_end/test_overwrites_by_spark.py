@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint_operator.core.actions import Finish
+from checkpoint_control.decision.actions import Finish
 from devtools.rest_catalog import RestCatalog
 from devtools.spark_iceberg import iceberg_spark_runtime
 from tests.end_to_end.test_read_back import load_duckdb_extensions

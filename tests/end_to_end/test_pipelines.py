@@ -13,22 +13,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint_operator.cleaning.cleaner import Cleaner
-from checkpoint_operator.core.actions import Close, EndStage, Finish, Stall
-from checkpoint_operator.loop.reconcile import Round
-from checkpoint_operator.pipelines.decisions import named
-from checkpoint_operator.pipelines.shown import plan_from_here, plan_stages
-from checkpoint_operator.progress.epoch_progress import measure
-from checkpoint_operator.progress.tallies import Tallies
-from checkpoint_operator.views.inspection import Inspector
-from checkpoint_operator.views.stored_status import read_status
-from checkpoint_operator.views.tracing import trace_back, trace_forward
+from checkpoint_control.decision.actions import Close, EndStage, Finish, Stall
+from checkpoint_control.loop.reconcile import Round
+from checkpoint_control.pipelines.decisions import named
+from checkpoint_control.pipelines.shown import plan_from_here, plan_stages
+from checkpoint_control.progress.epoch_progress import measure
+from checkpoint_control.progress.tallies import Tallies
+from checkpoint_control.views.inspection import Inspector
+from checkpoint_control.views.stored_status import read_status
+from checkpoint_control.views.tracing import trace_back, trace_forward
+from checkpoint_control.writes.cleaning import Cleaner
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.writes import list_stages
-from checkpoint_spark.tasks.rows_by_position import ranges_of
+from checkpoint_work.tasks.rows_by_position import ranges_of
 from tests.support.checks import assert_exactly_once
 from tests.support.crashes import Effects
 from tests.support.effort import examples

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint_operator.core.actions import Stall
+from checkpoint_control.decision.actions import Stall
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from tests.end_to_end.test_pipelines import after, assert_as_from_scratch, has_failed, in_the_middle_of, made, what

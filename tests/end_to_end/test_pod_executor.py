@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.core.actions import Finish
-from checkpoint_operator.local.runner import Report, Runner
+from checkpoint_control.decision.actions import Finish
+from checkpoint_local.runner import Report, Runner
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.store.object_store import open_store

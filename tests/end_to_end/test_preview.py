@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from checkpoint_operator.cli.commands.preview import preview_command
-from checkpoint_operator.code.archive import CodeArchive
-from checkpoint_operator.local.preview import Previewed, preview
+from checkpoint_control.code.archive import CodeArchive
+from checkpoint_local.cli.commands.preview import preview_command
+from checkpoint_local.preview import Previewed, preview
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from tests.support.archives import zip_of

@@ -20,7 +20,7 @@ from pyspark import SparkConf, SparkContext
 from checkpoint_spark.process import python_workers
 
 def look(numbers):
-    watched = ("pandas", "pyiceberg.io.pyarrow", "checkpoint_spark.tasks.executor", "lance")
+    watched = ("pandas", "pyiceberg.io.pyarrow", "checkpoint_work.tasks.executor", "lance")
     loaded = [name for name in watched if name in sys.modules]
     looked_into = [*sys.path, *sys.path_importer_cache]
     archives = [part for part in looked_into if part.endswith((".zip", ".jar")) and "pyspark" in part]
@@ -59,6 +59,6 @@ def test_workers_begin_with_what_tasks_import_and_each_with_its_own_random_numbe
     one, other = json.loads(done.stdout)
     assert one[0] != other[0]
     assert one[1] == other[1], "both were forked from one daemon"
-    assert one[2] == other[2] == ["pandas", "pyiceberg.io.pyarrow", "checkpoint_spark.tasks.executor"]
+    assert one[2] == other[2] == ["pandas", "pyiceberg.io.pyarrow", "checkpoint_work.tasks.executor"]
     assert one[3] == other[3] == []
     assert one[4] != other[4]

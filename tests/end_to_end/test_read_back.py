@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint_operator.core.actions import Finish
+from checkpoint_control.decision.actions import Finish
 from devtools.spark_iceberg import iceberg_spark_runtime
 from tests.support.command_line import CommandLine
 from tests.support.places import IcebergPlace, Place, on_disk

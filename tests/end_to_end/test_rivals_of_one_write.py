@@ -12,15 +12,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from checkpoint_operator.core.actions import Finish, Wait
-from checkpoint_operator.local.code import digests_with
-from checkpoint_operator.local.host import LocalHost
+from checkpoint_control.decision.actions import Finish, Wait
+from checkpoint_local.code import digests_with
+from checkpoint_local.host import LocalHost
 from checkpoint_protocol.errors import Superseded
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.store.object_store import open_store
-from checkpoint_spark.driver.attempt import run_attempt
 from checkpoint_spark.driver.main import EXIT_SUPERSEDED
-from checkpoint_spark.tasks.executor import execute_order
+from checkpoint_work.driver.attempt import run_attempt
+from checkpoint_work.tasks.executor import execute_order
 from tests.support.checks import assert_exactly_once
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink
 from tests.support.direct_drivers import DirectDrivers

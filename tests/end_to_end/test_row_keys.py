@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.local.preview import preview
-from checkpoint_operator.loop.reconcile import Round
+from checkpoint_control.decision.actions import Finish, Stall
+from checkpoint_control.loop.reconcile import Round
+from checkpoint_local.preview import preview
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
-from checkpoint_spark.steps.row_keys import current
+from checkpoint_work.steps.row_keys import current
 from checkpointed_writes import row_key
 from tests.support.places import Place, on_disk
 from tests.support.slow import slow_except

@@ -14,9 +14,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.loop.reconcile import Reconciler, Round
-from checkpoint_operator.views.inspection import inspect_store
+from checkpoint_control.decision.actions import Finish, Stall
+from checkpoint_control.loop.reconcile import Reconciler, Round
+from checkpoint_control.views.inspection import inspect_store
 from checkpoint_protocol import reasons
 from checkpoint_protocol.records import QuarantinedRow
 from checkpoint_protocol.store.object_store import open_store

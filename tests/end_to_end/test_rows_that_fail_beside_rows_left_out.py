@@ -16,11 +16,11 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from checkpoint_commit.catalogs.source_tables import describe
+from checkpoint_control.decision.actions import Finish, Stall
+from checkpoint_control.loop.reconcile import Reconciler, Round
 from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.iceberg.plan import columns_of, find_files
-from checkpoint_operator.catalogs.source_tables import describe
-from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.loop.reconcile import Reconciler, Round
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.manifest.sources.source import IcebergSource

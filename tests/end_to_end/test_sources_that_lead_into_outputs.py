@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from checkpoint_control.decision.actions import Finish, Stall
+from checkpoint_control.loop.reconcile import Round
 from checkpoint_formats.arrow_schema import encode_schema
-from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.loop.reconcile import Round
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint_operator.core.actions import Finish
-from checkpoint_operator.local.runner import Report, Runner
+from checkpoint_control.decision.actions import Finish
+from checkpoint_local.runner import Report, Runner
 from devtools.spark_cluster import SparkCluster
 from tests.end_to_end.conftest import make_place
 from tests.support.checks import assert_exactly_once

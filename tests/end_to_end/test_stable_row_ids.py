@@ -11,8 +11,8 @@ import lance
 import pyarrow as pa
 import pytest
 
+from checkpoint_control.decision.actions import Finish, Stall
 from checkpoint_formats.lance.reader import LanceReader
-from checkpoint_operator.core.actions import Finish, Stall
 from checkpoint_protocol import reasons
 from checkpoint_protocol.store.object_store import open_store
 from tests.support.checks import assert_exactly_once

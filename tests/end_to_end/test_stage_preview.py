@@ -17,12 +17,12 @@ import yaml
 from click.testing import CliRunner
 
 import checkpointed_writes
-from checkpoint_operator.cli.commands.preview import preview_command
-from checkpoint_operator.cli.main import main
-from checkpoint_operator.core.actions import Close, EndStage, Finish
-from checkpoint_operator.local.preview import preview
-from checkpoint_operator.loop.reconcile import Round
-from checkpoint_operator.pipelines.decisions import IN_WORDS, Cause, named
+from checkpoint_control.decision.actions import Close, EndStage, Finish
+from checkpoint_control.loop.reconcile import Round
+from checkpoint_control.pipelines.decisions import IN_WORDS, Cause, named
+from checkpoint_local.cli.commands.preview import preview_command
+from checkpoint_local.cli.main import main
+from checkpoint_local.preview import preview
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.spec import CheckpointedWrite

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.core.code_changes import Approval, Choice
+from checkpoint_control.decision.actions import Finish, Stall
+from checkpoint_control.decision.code_changes import Approval, Choice
 from checkpoint_protocol import reasons
 from checkpoint_protocol.ledger import Ledger
 from tests.support.checks import assert_exactly_once

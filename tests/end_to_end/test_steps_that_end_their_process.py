@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.views.inspection import inspect_store
+from checkpoint_control.views.inspection import inspect_store
 from checkpoint_protocol.store.object_store import open_store
 from tests.end_to_end.keyed_writes import write_orc
 from tests.support.command_line import CommandLine

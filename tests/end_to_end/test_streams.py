@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.views.stored_status import read_status
+from checkpoint_control.views.stored_status import read_status
 from checkpoint_protocol import reasons
 from checkpoint_protocol.store.object_store import open_store
 from checkpoint_spark.streams.checkpoint import Checkpoint

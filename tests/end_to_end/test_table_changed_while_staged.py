@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import DoubleType, LongType, StringType
 
-from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.loop.reconcile import Reconciler
+from checkpoint_control.decision.actions import Finish, Stall
+from checkpoint_control.loop.reconcile import Reconciler
 from checkpoint_protocol import reasons
 from checkpoint_protocol.store.object_store import local_path
 from tests.support.checks import assert_exactly_once

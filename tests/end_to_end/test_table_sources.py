@@ -12,15 +12,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from checkpoint_control.decision.actions import Finish, Stall
 from checkpoint_formats.iceberg.reader import IcebergReader
 from checkpoint_formats.lance.reader import LanceReader
-from checkpoint_operator.core.actions import Finish, Stall
 from checkpoint_protocol import reasons
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import PinnedIceberg, PinnedLance
 from checkpoint_protocol.rows.positions import merge
 from checkpoint_protocol.store.object_store import open_store
-from checkpoint_spark.tasks.rows_by_position import ranges_of
+from checkpoint_work.tasks.rows_by_position import ranges_of
 from tests.support.checks import assert_exactly_once
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.driver_threads import Killed

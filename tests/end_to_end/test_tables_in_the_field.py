@@ -43,7 +43,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from checkpoint_operator.core.actions import Finish
+from checkpoint_control.decision.actions import Finish
 from devtools.rest_catalog import RestCatalog
 from devtools.spark_iceberg import iceberg_spark_runtime
 from tests.end_to_end.test_read_back import load_duckdb_extensions

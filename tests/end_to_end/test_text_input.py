@@ -8,7 +8,7 @@ import io
 import json
 from pathlib import Path
 
-from checkpoint_operator.core.actions import Finish, Stall
+from checkpoint_control.decision.actions import Finish, Stall
 from checkpoint_protocol import reasons
 from tests.end_to_end.test_input import interrupted
 from tests.support.checks import assert_exactly_once

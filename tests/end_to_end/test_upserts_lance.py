@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from checkpoint_operator.core.actions import Action, BeginStage, EndStage, Finish, Stall
-from checkpoint_operator.lance.table import PylanceTable
-from checkpoint_operator.loop.reconcile import Round
+from checkpoint_commit.lance.table import PylanceTable
+from checkpoint_control.decision.actions import Action, BeginStage, EndStage, Finish, Stall
+from checkpoint_control.loop.reconcile import Round
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.store.object_store import open_store

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint_operator.core.actions import OpenEpoch
-from checkpoint_operator.local.code import digests_with
-from checkpoint_operator.local.since_commit import SinceCommit, has_more, said_of, since_commit
-from checkpoint_operator.loop.reconcile import Reconciler
+from checkpoint_control.decision.actions import OpenEpoch
+from checkpoint_control.loop.reconcile import Reconciler
+from checkpoint_local.code import digests_with
+from checkpoint_local.since_commit import SinceCommit, has_more, said_of, since_commit
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from tests.support.command_line import CommandLine
 from tests.support.places import Place, on_disk

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from checkpoint_control.decision.actions import Finish, Stall
+from checkpoint_control.loop.reconcile import Round
 from checkpoint_formats.files.binary.reader import MOST_CONTENT_BYTES
-from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.loop.reconcile import Round
 from checkpoint_protocol import reasons
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.store.object_store import open_store

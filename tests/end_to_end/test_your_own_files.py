@@ -24,7 +24,7 @@ _FAILS = "preview write.yaml --rows 10"  # a row of the page fails, which it say
 pytestmark = pytest.mark.spark
 
 
-PROGRAMS = {"python": [sys.executable], "checkpointed-write": [sys.executable, "-m", "checkpoint_operator.cli.entry"]}
+PROGRAMS = {"python": [sys.executable], "checkpointed-write": [sys.executable, "-m", "checkpoint_local.cli.entry"]}
 
 
 def environment_in(folder: Path) -> dict[str, str]:

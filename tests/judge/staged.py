@@ -20,8 +20,8 @@ from checkpoint_formats.lance.stager import Writing
 from checkpoint_formats.stage_results.stager import StageResultStager
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import IcebergTarget, StageTarget
-from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.places import Place
+from checkpoint_work.steps.engine import Pipeline
+from checkpoint_work.steps.places import Place
 from tests.judge.arrow_types import Value
 from tests.support.records import KEY
 

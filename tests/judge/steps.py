@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest.steps import Step
-from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.places import Place
+from checkpoint_work.steps.engine import Pipeline
+from checkpoint_work.steps.places import Place
 from tests.judge import given_steps, staged
 from tests.judge.arrow_types import OF_ICEBERG, OF_LANCE, Value, field_of, value_of
 from tests.judge.sameness import is_same

@@ -14,9 +14,9 @@ import pytest
 
 from checkpoint_formats.lance import stager as lance_stager
 from checkpoint_formats.rows import nested
-from checkpoint_spark.steps import batch_steps, row_steps
-from checkpoint_spark.steps.values import arrow_rows, below_null, frames, python_values, schema_cast
-from checkpoint_spark.steps.values.python_values import as_arrow
+from checkpoint_work.steps import batch_steps, row_steps
+from checkpoint_work.steps.values import arrow_rows, below_null, frames, python_values, schema_cast
+from checkpoint_work.steps.values.python_values import as_arrow
 from tests.judge.steps import Red, judge
 
 Plant = Callable[[Any, str, Any], None]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.writes.deletion import Deleted, DeletionOutcome, Kept
+from checkpoint_control.decision.actions import Finish, Stall
+from checkpoint_control.writes.deletion import Deleted, DeletionOutcome, Kept
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, Retryable
 from checkpoint_protocol.identity import EpochKey
@@ -14,7 +14,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import CommitRecord
 from checkpoint_protocol.rows.positions import overlap
 from checkpoint_protocol.writes import list_stages
-from checkpoint_spark.tasks.rows_by_position import ranges_of
+from checkpoint_work.tasks.rows_by_position import ranges_of
 from tests.simulation.scheduler import Actor
 from tests.simulation.tables import Row
 from tests.simulation.world import Job, RunnerLog, World

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from checkpoint_operator.writes.deletion import DeletionOutcome
+from checkpoint_control.writes.deletion import DeletionOutcome
 from checkpoint_protocol.errors import Retryable
 from tests.simulation.parts import one_by_one
 from tests.simulation.runners import open_sink

@@ -1,5 +1,5 @@
 """Simulated drivers: the port that runners start them by, and what a driver does, in the order of
-checkpoint_spark.driver.attempt.
+checkpoint_work.driver.attempt.
 
 Faults of the port:
     start    lost: it was started, and the answer is lost. twice: the request was repeated. dropped: nothing was started
@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from checkpoint_control.decision.observation import DriverObservation, DriverState
 from checkpoint_formats.arrow_schema import decode_schema
 from checkpoint_formats.port import Reader, Stager
-from checkpoint_operator.core.observation import DriverObservation, DriverState
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
@@ -35,12 +35,12 @@ from checkpoint_protocol.records import (
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.rows.quarantine import most_rows
 from checkpoint_protocol.store.parts import Input
-from checkpoint_spark.driver import attempt as attempts
-from checkpoint_spark.driver.bundling import Bundler
-from checkpoint_spark.inputs.epoch_input import Earlier, earlier_of, fix_input
-from checkpoint_spark.tasks.quarantine import Allowance
-from checkpoint_spark.tasks.rows_by_position import RowsByPosition
-from checkpoint_spark.tasks.segments import Task, run_task
+from checkpoint_work.driver import attempt as attempts
+from checkpoint_work.driver.bundling import Bundler
+from checkpoint_work.inputs.epoch_input import Earlier, earlier_of, fix_input
+from checkpoint_work.steps.quarantine import Allowance
+from checkpoint_work.tasks.rows_by_position import RowsByPosition
+from checkpoint_work.tasks.segments import Task, run_task
 from tests.simulation.merging import SimulatedDeletesStager, SimulatedMergeReader, epoch_of, fix_merge_input
 from tests.simulation.scheduler import Actor, Order
 from tests.simulation.source import SimulatedReader
@@ -123,7 +123,7 @@ def _run_driver(world: World, job: Job, key: EpochKey, attempt: int, name: str) 
 
 
 def _run_attempt(world: World, job: Job, ledger: Ledger, attempt: int, name: str) -> None:
-    """As checkpoint_spark.driver.attempt.run_attempt, whose reader cannot be handed in; its parts are the production ones."""
+    """As checkpoint_work.driver.attempt.run_attempt, whose reader cannot be handed in; its parts are the production ones."""
     launch = ledger.attempts.read_launch(attempt)
     if launch is None:
         raise Corrupt(reasons.RECORD_UNREADABLE, f"no launch record of attempt {attempt}")
@@ -145,7 +145,7 @@ def _run_attempt(world: World, job: Job, ledger: Ledger, attempt: int, name: str
 
 
 def _list_source(world: World, launch: LaunchRecord, reader: SimulatedReader, earlier: Earlier) -> InputRecord:
-    """As checkpoint_spark.inputs.epoch_input.list_source does for files."""
+    """As checkpoint_work.inputs.epoch_input.list_source does for files."""
     if launch.at_most is None:
         return input_of_files(launch, reader, str, earlier)
     budget = world.parts.budget(launch, str)
@@ -163,7 +163,7 @@ class _Launched:
 
 
 def _bundle(bundler: Bundler) -> None:
-    """As checkpoint_spark.driver.bundling does in a thread of its own, now and then."""
+    """As checkpoint_work.driver.bundling does in a thread of its own, now and then."""
     with contextlib.suppress(Retryable, Corrupt):
         bundler.bundle(1)
 
@@ -206,7 +206,7 @@ def _start_try(world: World, launched: _Launched, number: int, attempt: int) -> 
 
 
 def _run_try(world: World, launched: _Launched, number: int, name: str) -> None:
-    """As checkpoint_spark.tasks.executor.execute_order."""
+    """As checkpoint_work.tasks.executor.execute_order."""
     launch = launched.launch
     ledger = world.driver_ledger(launched.key)
     input_record = ledger.inputs.read_input(launch.input_since)

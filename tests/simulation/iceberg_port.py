@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkpoint_operator.commit.outcomes import Rejected, RequestOutcome
-from checkpoint_operator.iceberg.changes.change import TableVersion
-from checkpoint_operator.iceberg.changes.merges import SeenMerges, see_merges
-from checkpoint_operator.iceberg.changes.upsert import IcebergUpsert
-from checkpoint_operator.iceberg.commit import IcebergState, OnAuditBranch
+from checkpoint_commit.iceberg.changes.change import TableVersion
+from checkpoint_commit.iceberg.changes.merges import SeenMerges, see_merges
+from checkpoint_commit.iceberg.changes.upsert import IcebergUpsert
+from checkpoint_commit.iceberg.commit import IcebergState, OnAuditBranch
+from checkpoint_commit.outcomes import Rejected, RequestOutcome
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, Retryable
 from checkpoint_protocol.identity import EpochKey

@@ -11,7 +11,7 @@ from pyiceberg.manifest import ManifestContent
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from checkpoint_operator.commit.outcomes import Landed, Refused, RequestOutcome
+from checkpoint_commit.outcomes import Landed, Refused, RequestOutcome
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.records import (
     IcebergTarget,

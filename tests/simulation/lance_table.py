@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from checkpoint_commit.lance.changes.upsert import LanceUpsert
+from checkpoint_commit.lance.port import LanceState
+from checkpoint_commit.outcomes import Refused, Rejected, RequestOutcome, Unanswered
 from checkpoint_formats.lance.datasets import identity_of
-from checkpoint_operator.commit.outcomes import Refused, Rejected, RequestOutcome, Unanswered
-from checkpoint_operator.lance.changes.upsert import LanceUpsert
-from checkpoint_operator.lance.port import LanceState
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey

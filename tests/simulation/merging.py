@@ -1,4 +1,4 @@
-"""Merges of upserts: what checkpoint_spark.driver.merge and the readers of formats do, on the rows of the simulation.
+"""Merges of upserts: what checkpoint_work.tasks.merge and the readers of formats do, on the rows of the simulation.
 
 The records are the production ones (keys, inputs, seals); the join is a look at each row.
 """
@@ -40,7 +40,7 @@ KEY_SCHEMA: Final = pa.schema([("id", pa.int64())])
 
 
 def fix_merge_input(table: SimulatedTable, ledger: Ledger, epoch: Ledger, launch: LaunchRecord, merge: Merge) -> Input:
-    """As checkpoint_spark.driver.merge.fix_merge_input."""
+    """As checkpoint_work.tasks.merge.fix_merge_input."""
     recorded = ledger.inputs.read_input(launch.input_since)
     if recorded is not None:
         return recorded

@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from checkpoint_operator.commit.outcomes import BlockOutcome, CommitOutcome
-from checkpoint_operator.commit.ports import Sink
-from checkpoint_operator.iceberg import commit as iceberg
-from checkpoint_operator.iceberg.upsert_sink import UpsertSink
-from checkpoint_operator.lance import commit as lance
-from checkpoint_operator.lance.upsert_sink import LanceUpsertSink
-from checkpoint_operator.loop.reconcile import Reconciler
-from checkpoint_operator.writes.deletion import DeletionOutcome, delete_write, retain_write
+from checkpoint_commit.iceberg import commit as iceberg
+from checkpoint_commit.iceberg.upsert_sink import UpsertSink
+from checkpoint_commit.lance import commit as lance
+from checkpoint_commit.lance.upsert_sink import LanceUpsertSink
+from checkpoint_commit.outcomes import BlockOutcome, CommitOutcome
+from checkpoint_commit.ports import Sink
+from checkpoint_control.loop.reconcile import Reconciler
+from checkpoint_control.writes.deletion import DeletionOutcome, delete_write, retain_write
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.store.object_store import ObjectStore
-from checkpoint_spark.driver.bundling import Bundler
-from checkpoint_spark.inputs.epoch_input import Budget
+from checkpoint_work.driver.bundling import Bundler
+from checkpoint_work.inputs.epoch_input import Budget
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.source import SimulatedStager
 from tests.simulation.store import SimulatedStore

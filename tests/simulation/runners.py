@@ -1,4 +1,4 @@
-"""Runners: the production reconcile loop as an actor, as checkpoint_operator.local.runner drives it."""
+"""Runners: the production reconcile loop as an actor, as checkpoint_local.runner drives it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from checkpoint_commit.changes import Change, as_staged
+from checkpoint_commit.iceberg import audit as iceberg_audit
+from checkpoint_commit.iceberg.audit import Staged
+from checkpoint_commit.outcomes import BlockOutcome, CommitOutcome, TryLater
+from checkpoint_commit.ports import FoundItem, Sink
+from checkpoint_commit.results import Results
+from checkpoint_control.decision.actions import Wait
+from checkpoint_control.loop.looks import Known, Looks
+from checkpoint_control.loop.observing import Observer
+from checkpoint_control.ports import Write
 from checkpoint_formats.files.locations import FoundFile
-from checkpoint_operator.commit.changes import Change, as_staged
-from checkpoint_operator.commit.outcomes import BlockOutcome, CommitOutcome, TryLater
-from checkpoint_operator.commit.ports import FoundItem, Sink
-from checkpoint_operator.commit.results import Results
-from checkpoint_operator.core.actions import Wait
-from checkpoint_operator.iceberg import audit as iceberg_audit
-from checkpoint_operator.iceberg.audit import Staged
-from checkpoint_operator.local.host import LocalHost
-from checkpoint_operator.loop.looks import Known, Looks
-from checkpoint_operator.loop.observing import Observer
-from checkpoint_operator.ports import Write
+from checkpoint_local.host import LocalHost
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey
@@ -139,7 +139,7 @@ def _spec(world: World, job: Job) -> Spec:
 
 @dataclass(slots=True)
 class SimulatedSink:
-    """The sink port: a table's port and the production commit protocol, as checkpoint_operator.sinks puts them together."""
+    """The sink port: a table's port and the production commit protocol, as checkpoint_commit.sinks puts them together."""
 
     world: World
     port: IcebergPort | SimulatedLance

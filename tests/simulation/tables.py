@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from checkpoint_operator.commit.outcomes import Landed, Refused, RequestOutcome, Unanswered
+from checkpoint_commit.outcomes import Landed, Refused, RequestOutcome, Unanswered
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.records import LaunchRecord, Merge, SourceFile, StagedFile, Target
 from tests.simulation.scheduler import Order, Scheduler

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 
-from checkpoint_operator.writes.deletion import Deleted
+from checkpoint_control.writes.deletion import Deleted
 from tests.simulation.chaos import let_zombies_end, play, settle, settle_deletion
 from tests.simulation.checks import assert_all_is_well
 from tests.simulation.choices import Seeded

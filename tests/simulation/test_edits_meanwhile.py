@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from checkpoint_operator.core.actions import Finish, Stall
+from checkpoint_control.decision.actions import Finish, Stall
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from tests.simulation.chaos import let_zombies_end, settle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkpoint_operator.core.actions import Finish
+from checkpoint_control.decision.actions import Finish
 from checkpoint_protocol.identity import EpochKey
 from tests.simulation.chaos import let_zombies_end, settle
 from tests.simulation.checks import assert_all_is_well

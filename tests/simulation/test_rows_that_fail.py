@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoint_operator.core.actions import Finish, Stall
+from checkpoint_control.decision.actions import Finish, Stall
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from tests.simulation.chaos import let_zombies_end, play, settle

@@ -9,9 +9,9 @@ from typing import Final, Literal
 
 from hypothesis.vendor.pretty import RepresentationPrinter
 
-from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.iceberg.audit import Staged
-from checkpoint_operator.writes.deletion import DeletionOutcome
+from checkpoint_commit.iceberg.audit import Staged
+from checkpoint_control.decision.actions import Finish, Stall
+from checkpoint_control.writes.deletion import DeletionOutcome
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.store.object_store import ObjectStore

@@ -9,7 +9,7 @@ import pyarrow as pa
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.records import RowPosition
 from checkpoint_protocol.rows.positions import Range
-from checkpoint_spark.steps.places import Place
+from checkpoint_work.steps.places import Place
 
 
 class Rows:

@@ -82,7 +82,7 @@ class CommandLine:
         return {**os.environ, "XDG_STATE_HOME": str(self.folder / f"state-{machine}"), "COLUMNS": "200"}
 
     def start(self, *arguments: str, machine: str = "one") -> Running:
-        command = [sys.executable, "-m", "checkpoint_operator.cli.main", "run", str(self.file)]
+        command = [sys.executable, "-m", "checkpoint_local.cli.main", "run", str(self.file)]
         command += ["--settings", str(self.settings_file), "--cores", "2", *arguments]
         return Running(command, self.folder / f"output-{time.monotonic_ns()}.txt", self.environment(machine))
 
@@ -91,7 +91,7 @@ class CommandLine:
 
     def say(self, *arguments: str) -> str:
         """Run another command to its end and return what it says on its standard output."""
-        command = [sys.executable, "-m", "checkpoint_operator.cli.main", *arguments, "--settings", str(self.settings_file)]
+        command = [sys.executable, "-m", "checkpoint_local.cli.main", *arguments, "--settings", str(self.settings_file)]
         return subprocess.run(
             command, env=self.environment(), stdout=subprocess.PIPE, check=False, text=True, timeout=patience(PATIENCE_S)
         ).stdout

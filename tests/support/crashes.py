@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkpoint_operator.commit.ports import Sink
-from checkpoint_operator.iceberg.audited_table import PyicebergAuditedTable
-from checkpoint_operator.iceberg.table import PyicebergTable
-from checkpoint_operator.lance.added.table import PylanceColumns
-from checkpoint_operator.lance.table import PylanceTable
-from checkpoint_operator.sinks.registry import open_sink
+from checkpoint_commit.iceberg.audited_table import PyicebergAuditedTable
+from checkpoint_commit.iceberg.table import PyicebergTable
+from checkpoint_commit.lance.added.table import PylanceColumns
+from checkpoint_commit.lance.table import PylanceTable
+from checkpoint_commit.ports import Sink
+from checkpoint_commit.sinks.registry import open_sink
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.store.object_store import ObjectStore, StoredObject

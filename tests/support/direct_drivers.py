@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from checkpoint_operator.core.observation import DriverObservation, DriverState
+from checkpoint_control.decision.observation import DriverObservation, DriverState
 from checkpoint_protocol.errors import CheckpointError, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import FailureRecord, LaunchRecord
 from checkpoint_protocol.store.object_store import ObjectStore
-from checkpoint_spark.driver.attempt import RunDataFrames, run_attempt
 from checkpoint_spark.driver.main import family_of
-from checkpoint_spark.tasks.executor import execute_order
+from checkpoint_work.driver.attempt import RunDataFrames, run_attempt
+from checkpoint_work.tasks.executor import execute_order
 from tests.support import driver_threads
 from tests.support.driver_threads import Killed
 from tests.support.waiting import patience

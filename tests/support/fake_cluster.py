@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from checkpoint_operator.cluster.kube import api_json
-from checkpoint_operator.cluster.kube.api import Conflict
-from checkpoint_operator.cluster.pods.driver_pod import (
+from checkpoint_operator.crd.status_model import UNOBSERVED_STATUS
+from checkpoint_operator.kube import api_json
+from checkpoint_operator.kube.api import Conflict
+from checkpoint_operator.pods.driver_pod import (
     ATTEMPT_LABEL,
     DRIVER_CONTAINER,
     EPOCH_LABEL,
@@ -28,8 +29,7 @@ from checkpoint_operator.cluster.pods.driver_pod import (
     STAGE_LABEL,
     UID_LABEL,
 )
-from checkpoint_operator.cluster.watch.cache import Cache, WriteName, name_of, write_of
-from checkpoint_operator.crd.status_model import UNOBSERVED_STATUS
+from checkpoint_operator.watch.cache import Cache, WriteName, name_of, write_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Retryable, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
@@ -39,13 +39,13 @@ from checkpoint_protocol.progress_reports import DriverPhase, DriverProgress, St
 from checkpoint_protocol.records import FailureRecord
 from checkpoint_protocol.store.macs import WriteKeys
 from checkpoint_protocol.store.object_store import ObstoreStore, open_store
-from checkpoint_spark.driver.at_work import AtWork
-from checkpoint_spark.driver.attempt import run_attempt
 from checkpoint_spark.driver.main import family_of, parse
-from checkpoint_spark.driver.waiting import await_next
-from checkpoint_spark.process import code as steps_code
-from checkpoint_spark.process.record_keys import RECORD_KEYS_VARIABLE, authenticated
-from checkpoint_spark.tasks.executor import execute_order
+from checkpoint_work.driver.attempt import run_attempt
+from checkpoint_work.driver.waiting import await_next
+from checkpoint_work.process import code as steps_code
+from checkpoint_work.process.at_work import AtWork
+from checkpoint_work.process.record_keys import RECORD_KEYS_VARIABLE, authenticated
+from checkpoint_work.tasks.executor import execute_order
 from tests.support import driver_threads
 from tests.support.driver_threads import Killed
 

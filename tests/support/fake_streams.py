@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.port import Stager
-from checkpoint_operator.cluster.pods.driver_pod import CHECKPOINT_MOUNT
+from checkpoint_operator.pods.driver_pod import CHECKPOINT_MOUNT
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
@@ -20,18 +20,18 @@ from checkpoint_protocol.manifest.sources.stream_source import ProgramStream
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import FailureRecord, InputRecord, LaunchRecord, PlanRecord
 from checkpoint_protocol.store.macs import WriteKeys
-from checkpoint_spark.driver.at_work import AtWork
-from checkpoint_spark.driver.attempt import run_attempt
 from checkpoint_spark.driver.main import parse
-from checkpoint_spark.process.reporting import InHand
 from checkpoint_spark.streams.batch import RowsOfBatch
 from checkpoint_spark.streams.checkpoint import Checkpoint
 from checkpoint_spark.streams.query import _Query
-from checkpoint_spark.tasks.ending import Ending
-from checkpoint_spark.tasks.executor import execute_order
-from checkpoint_spark.tasks.flow import Steps
-from checkpoint_spark.tasks.segments import Task, run_task
-from checkpoint_spark.tasks.task_process import Order, run_in_process
+from checkpoint_work.driver.attempt import run_attempt
+from checkpoint_work.process.at_work import AtWork
+from checkpoint_work.process.reporting import InHand
+from checkpoint_work.steps.flow import Steps
+from checkpoint_work.tasks.ending import Ending
+from checkpoint_work.tasks.executor import execute_order
+from checkpoint_work.tasks.segments import Task, run_task
+from checkpoint_work.tasks.task_process import Order, run_in_process
 from tests.support import driver_threads
 from tests.support.driver_threads import Killed
 from tests.support.waiting import wait

@@ -17,8 +17,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from checkpoint_operator.core.actions import BeginStage, EndStage, Finish, Wait
-from checkpoint_operator.loop.reconcile import Reconciler, Round
+from checkpoint_control.decision.actions import BeginStage, EndStage, Finish, Wait
+from checkpoint_control.loop.reconcile import Reconciler, Round
 from checkpoint_protocol import writes
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger

@@ -13,7 +13,7 @@ from checkpoint_formats.taking import Taking
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import InputRecord, LaunchRecord
-from checkpoint_spark.inputs.epoch_input import Earlier, earlier_of
+from checkpoint_work.inputs.epoch_input import Earlier, earlier_of
 
 
 def input_of_files(

@@ -16,10 +16,14 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = (
-    "protocol/checkpoint_protocol",
-    "formats/checkpoint_formats",
+    "core/checkpoint_protocol",
+    "core/checkpoint_formats",
+    "core/checkpoint_work",
+    "core/checkpoint_commit",
+    "core/checkpoint_control",
     "spark_app/checkpoint_spark",
     "operator/checkpoint_operator",
+    "local/checkpoint_local",
 )
 
 _TO_DO: Final = (

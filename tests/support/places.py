@@ -18,7 +18,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 
-from checkpoint_operator.catalogs.named import open_catalog
+from checkpoint_commit.catalogs.named import open_catalog
 from checkpoint_protocol.places.settings import CatalogSettings, Settings
 from checkpoint_protocol.places.storage import StorageEntry, lance_options
 from devtools.rest_catalog import RestCatalog

@@ -23,7 +23,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snaps
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 from pyiceberg.typedef import Record
 
-from checkpoint_operator.iceberg.metadata.manifests import DeletesWriter
+from checkpoint_commit.iceberg.metadata.manifests import DeletesWriter
 from tests.support.places import IcebergPlace
 
 _SCHEMA: Final = pa.schema(

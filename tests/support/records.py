@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from checkpoint_operator.commit.changes import StagedChange
-from checkpoint_operator.commit.results import Results
+from checkpoint_commit.changes import StagedChange
+from checkpoint_commit.results import Results
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import (

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.table import Table
 
-from checkpoint_operator.catalogs.named import open_catalog
+from checkpoint_commit.catalogs.named import open_catalog
 from checkpoint_protocol.places.settings import CatalogSettings, Settings
 from checkpoint_protocol.places.storage import lance_options
 from tests.support.places import Place

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from checkpoint_formats.rows.row_addresses import ROW_ADDRESS
-from checkpoint_spark.step_process.process import FailedRow, Opening, Reply, StepProcessEnded
-from checkpoint_spark.steps.failing.error_texts import ErrorText
-from checkpoint_spark.steps.places import Place
-from checkpoint_spark.steps.row_numbers import ROW_NUMBER
+from checkpoint_work.step_process.process import FailedRow, Opening, Reply, StepProcessEnded
+from checkpoint_work.steps.failing.error_texts import ErrorText
+from checkpoint_work.steps.places import Place
+from checkpoint_work.steps.row_numbers import ROW_NUMBER
 
 KILLED = ErrorText("SIGSEGV", "its process was ended by SIGSEGV")
 RAISED = ErrorText("ValueError", "raised")

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from checkpoint_formats.port import Stager
 from checkpoint_formats.rows.batch_sizing import MOST_ROWS
 from checkpoint_protocol.manifest.steps import Step
-from checkpoint_spark.steps.calling.calls import Surroundings
-from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.row_numbers import asking_for_numbers
-from checkpoint_spark.tasks.flow import Flow
+from checkpoint_work.steps.calling.calls import Surroundings
+from checkpoint_work.steps.engine import Pipeline
+from checkpoint_work.steps.flow import Flow
+from checkpoint_work.steps.row_numbers import asking_for_numbers
 
 
 def steps_here(

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
-from checkpoint_operator.iceberg.commit import IcebergState
-from checkpoint_operator.lance.port import LanceState
+from checkpoint_commit.iceberg.commit import IcebergState
+from checkpoint_commit.lance.port import LanceState
+from checkpoint_commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Retryable
 from checkpoint_protocol.identity import EpochKey

@@ -9,17 +9,17 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkpoint_operator.catalogs.source_tables import open_source
-from checkpoint_operator.commit.ports import Sink
-from checkpoint_operator.core.actions import Wait
-from checkpoint_operator.local.code import digests_with
-from checkpoint_operator.local.host import LocalHost
-from checkpoint_operator.local.runner import identify
-from checkpoint_operator.loop.observing import Observer
-from checkpoint_operator.loop.reconcile import Reconciler, Round
-from checkpoint_operator.ports import Host, Write
-from checkpoint_operator.sinks.registry import open_sink
-from checkpoint_operator.writes.registration import registering
+from checkpoint_commit.catalogs.source_tables import open_source
+from checkpoint_commit.ports import Sink
+from checkpoint_commit.sinks.registry import open_sink
+from checkpoint_control.decision.actions import Wait
+from checkpoint_control.loop.observing import Observer
+from checkpoint_control.loop.reconcile import Reconciler, Round
+from checkpoint_control.ports import Host, Write
+from checkpoint_control.writes.registration import registering
+from checkpoint_local.code import digests_with
+from checkpoint_local.host import LocalHost
+from checkpoint_local.runner import identify
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND, CheckpointedWrite, parse_manifest
 from checkpoint_protocol.store.object_store import ObjectStore, open_store
 from tests.support.direct_drivers import DirectDrivers

@@ -128,7 +128,7 @@ checkpointed-write-storage
 {{- end -}}
 {{- end -}}
 
-{{/* The operator's configuration file; operator/checkpoint_operator/cluster/config.py reads it. */}}
+{{/* The operator's configuration file; operator/checkpoint_operator/config.py reads it. */}}
 {{- define "cw.config" -}}
 {{- if .Values.watch.allNamespaces -}}
 allNamespaces: true

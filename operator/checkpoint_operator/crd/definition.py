@@ -36,7 +36,7 @@ COLUMNS: Final = (
     ("Reason", "string", ".status.reason", 1),
 )
 
-_HEADER: Final = "# Made by `python -m checkpoint_operator.crd` from the models in protocol/ and operator/. Do not edit.\n"
+_HEADER: Final = "# Made by `python -m checkpoint_operator.crd` from the models in core/ and operator/. Do not edit.\n"
 
 
 def custom_resource_definition() -> dict[str, Any]:

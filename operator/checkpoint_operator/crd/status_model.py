@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
 from pydantic import ConfigDict, Field
 
-from checkpoint_operator.core.phases import Phase
-from checkpoint_operator.pipelines.decisions import What
+from checkpoint_control.decision.phases import Phase
+from checkpoint_control.pipelines.decisions import What
 from checkpoint_protocol.manifest.pipelines import MOST_STAGES
 from checkpoint_protocol.manifest.sections import Section
 

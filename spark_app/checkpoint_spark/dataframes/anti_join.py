@@ -28,8 +28,8 @@ from checkpoint_protocol.rows.keys import add_key_sets, key_set
 from checkpoint_protocol.store.object_store import open_store
 from checkpoint_spark.dataframes import keys
 from checkpoint_spark.dataframes.rows_by_key import keys_of
-from checkpoint_spark.tasks.executor import storage_settings
-from checkpoint_spark.tasks.failures import end_task
+from checkpoint_work.tasks.executor import storage_settings
+from checkpoint_work.tasks.failures import end_task
 
 Strategy = Literal["broadcast", "shuffle_hash", "merge"]
 

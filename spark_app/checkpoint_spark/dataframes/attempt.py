@@ -31,14 +31,14 @@ from checkpoint_spark.dataframes.programs import write_source
 from checkpoint_spark.dataframes.rows_by_key import KeyedPlace, keys_of_rows, shown_columns
 from checkpoint_spark.dataframes.skipped import Skipped, join_with_sealed, of_earlier
 from checkpoint_spark.dataframes.tasks import PartitionOrder, task_function
-from checkpoint_spark.driver.bundling import bundling
-from checkpoint_spark.driver.output import await_target, later_columns
-from checkpoint_spark.driver.sampling import schema_of_sample
-from checkpoint_spark.inputs.earlier import taken_before
-from checkpoint_spark.steps.columns import declared_output
-from checkpoint_spark.steps.places import Place
-from checkpoint_spark.tasks.memos import earlier_memos_by_number
-from checkpoint_spark.tasks.steps_in_process import needs_step_process
+from checkpoint_work.driver.bundling import bundling
+from checkpoint_work.driver.output import await_target, later_columns
+from checkpoint_work.driver.sampling import schema_of_sample
+from checkpoint_work.inputs.earlier import taken_before
+from checkpoint_work.steps.columns import declared_output
+from checkpoint_work.steps.places import Place
+from checkpoint_work.tasks.memos import earlier_memos_by_number
+from checkpoint_work.tasks.steps_in_process import needs_step_process
 
 _SAMPLE_ROWS: Final = 64
 _EMPTY: Final = add_key_sets(())

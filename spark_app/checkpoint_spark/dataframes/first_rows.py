@@ -14,7 +14,7 @@ from checkpoint_spark.dataframes import keys
 from checkpoint_spark.dataframes.names import refuse_repeated
 from checkpoint_spark.dataframes.programs import write_source
 from checkpoint_spark.dataframes.rows_by_key import KeyedPlace, keys_of_rows, shown_columns
-from checkpoint_spark.steps.places import Place
+from checkpoint_work.steps.places import Place
 
 
 def read_first_rows(session: SparkSession, launch: LaunchRecord, rows: int) -> list[FirstRows]:

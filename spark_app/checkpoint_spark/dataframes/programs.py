@@ -20,7 +20,7 @@ from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Re
 from checkpoint_protocol.manifest.sources.source import ProgramSource, SparkSource
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_spark.dataframes.reading import Secrets, first_line, read_source
-from checkpoint_spark.tasks.failures import of_spark
+from checkpoint_work.tasks.failures import of_spark
 
 _INPUT_VIEW: Final = "input"
 

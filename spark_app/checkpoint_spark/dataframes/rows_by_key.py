@@ -23,7 +23,7 @@ from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Re
 from checkpoint_protocol.records import KeysCovered, KeySet, RowKey, Seal
 from checkpoint_protocol.rows.keys import add_key_sets, key_set
 from checkpoint_spark.dataframes import keys
-from checkpoint_spark.steps.places import Place
+from checkpoint_work.steps.places import Place
 
 _Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 

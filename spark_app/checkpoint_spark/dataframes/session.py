@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from checkpoint_spark.tasks.failures import of_spark
+from checkpoint_work.tasks.failures import of_spark
 
 _TASKS_PER_CORE: Final = 3
 

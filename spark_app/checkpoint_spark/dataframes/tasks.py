@@ -18,15 +18,15 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_spark.dataframes.rows_by_key import RowsByKey
 from checkpoint_spark.process.gpus import use_assigned_gpus
-from checkpoint_spark.process.record_keys import record_keys
-from checkpoint_spark.process.reporting import InHand
-from checkpoint_spark.tasks.ending import Ending
-from checkpoint_spark.tasks.executor import storage_settings
-from checkpoint_spark.tasks.failures import end_task
-from checkpoint_spark.tasks.flow import Steps
-from checkpoint_spark.tasks.quarantine import Allowance
-from checkpoint_spark.tasks.segments import Task, run_task
-from checkpoint_spark.tasks.task_process import Order, run_in_process
+from checkpoint_work.process.record_keys import record_keys
+from checkpoint_work.process.reporting import InHand
+from checkpoint_work.steps.flow import Steps
+from checkpoint_work.steps.quarantine import Allowance
+from checkpoint_work.tasks.ending import Ending
+from checkpoint_work.tasks.executor import storage_settings
+from checkpoint_work.tasks.failures import end_task
+from checkpoint_work.tasks.segments import Task, run_task
+from checkpoint_work.tasks.task_process import Order, run_in_process
 
 _NONE: Final = Ending()
 

@@ -1,1 +1,1 @@
-"""The driver of an attempt."""
+"""The process of a driver, and Spark in it."""

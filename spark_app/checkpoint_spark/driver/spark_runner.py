@@ -15,15 +15,15 @@ from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.progress_reports import DriverPhase
 from checkpoint_protocol.records import LaunchRecord
-from checkpoint_spark.audits.audit import OpenFrames
-from checkpoint_spark.audits.staged_table import MakeFrame
-from checkpoint_spark.driver.at_work import AtWork
-from checkpoint_spark.driver.attempt import RunDataFrames, RunTasks
 from checkpoint_spark.process import class_data, python_workers
 from checkpoint_spark.process.gpus import use_assigned_gpus
-from checkpoint_spark.tasks.batches import Batch
-from checkpoint_spark.tasks.executor import execute
-from checkpoint_spark.tasks.failures import end_task, of_spark
+from checkpoint_work.audits.audit import OpenFrames
+from checkpoint_work.audits.staged_table import MakeFrame
+from checkpoint_work.driver.attempt import RunDataFrames, RunTasks
+from checkpoint_work.process.at_work import AtWork
+from checkpoint_work.steps.batches import Batch
+from checkpoint_work.tasks.executor import execute
+from checkpoint_work.tasks.failures import end_task, of_spark
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -162,8 +162,8 @@ def frames_by_spark(application: str, master: str, spark: KeptSpark) -> OpenFram
 
     @contextlib.contextmanager
     def open_frames(parallelism: int) -> Iterator[MakeFrame]:
-        from checkpoint_spark.audits.staged import frame_of
         from checkpoint_spark.dataframes.session import open_session
+        from checkpoint_spark.driver.staged_rows import frame_of
 
         _import_while_java_starts()
         spark.stop()

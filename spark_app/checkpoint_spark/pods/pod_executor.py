@@ -21,7 +21,7 @@ from typing import Final
 
 from checkpoint_spark.pods.pod_environment import WrongCall, required
 from checkpoint_spark.process import class_data, gpus
-from checkpoint_spark.tasks.ending import FOLDER_VARIABLE, Ending
+from checkpoint_work.tasks.ending import FOLDER_VARIABLE, Ending
 
 _JAVA_OPTION: Final = re.compile(r"SPARK_JAVA_OPT_([0-9]+)")
 _BACKEND: Final = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"

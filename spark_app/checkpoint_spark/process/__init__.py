@@ -1,1 +1,1 @@
-"""What a process of Spark has, and what it tells."""
+"""What speeds up the processes of Spark, and which GPUs they have."""

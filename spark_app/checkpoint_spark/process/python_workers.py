@@ -26,7 +26,7 @@ from checkpoint_spark.process.class_data import home_of_spark
 
 #: Not Lance, whose runtime does not live through a fork. Pandas comes with pyarrow's datasets, and those with pyiceberg.
 _NEEDED_BY_TASKS: Final = (
-    "checkpoint_spark.tasks.executor",
+    "checkpoint_work.tasks.executor",
     "checkpoint_spark.dataframes.tasks",
     "checkpoint_formats.iceberg.stager",
 )

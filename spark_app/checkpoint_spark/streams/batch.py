@@ -27,21 +27,21 @@ from checkpoint_protocol.progress_reports import DriverPhase
 from checkpoint_protocol.records import InputRecord, LaunchRecord, PlanRecord, PositionsCovered, RowKey, RowPosition, Seal
 from checkpoint_spark.dataframes.attempt import refuse_too_many
 from checkpoint_spark.dataframes.names import map_in_arrow, refuse_repeated
-from checkpoint_spark.driver.bundling import bundling
-from checkpoint_spark.driver.output import await_target, later_columns
-from checkpoint_spark.driver.sampling import schema_of_sample
 from checkpoint_spark.process.gpus import use_assigned_gpus
-from checkpoint_spark.process.record_keys import record_keys
-from checkpoint_spark.process.reporting import InHand
-from checkpoint_spark.steps.columns import declared_output
-from checkpoint_spark.steps.places import Place
-from checkpoint_spark.tasks.ending import Ending
-from checkpoint_spark.tasks.executor import storage_settings
-from checkpoint_spark.tasks.failures import end_task
-from checkpoint_spark.tasks.flow import Steps
-from checkpoint_spark.tasks.segments import Task, run_task
-from checkpoint_spark.tasks.steps_in_process import needs_step_process
-from checkpoint_spark.tasks.task_process import Order, run_in_process
+from checkpoint_work.driver.bundling import bundling
+from checkpoint_work.driver.output import await_target, later_columns
+from checkpoint_work.driver.sampling import schema_of_sample
+from checkpoint_work.process.record_keys import record_keys
+from checkpoint_work.process.reporting import InHand
+from checkpoint_work.steps.columns import declared_output
+from checkpoint_work.steps.flow import Steps
+from checkpoint_work.steps.places import Place
+from checkpoint_work.tasks.ending import Ending
+from checkpoint_work.tasks.executor import storage_settings
+from checkpoint_work.tasks.failures import end_task
+from checkpoint_work.tasks.segments import Task, run_task
+from checkpoint_work.tasks.steps_in_process import needs_step_process
+from checkpoint_work.tasks.task_process import Order, run_in_process
 
 _SAMPLE_ROWS = 64
 

@@ -13,7 +13,7 @@ from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import DrivenBy
 from checkpoint_protocol.writes import list_stages
-from checkpoint_spark.driver.at_work import AtWork
+from checkpoint_work.process.at_work import AtWork
 
 
 @dataclass(slots=True)

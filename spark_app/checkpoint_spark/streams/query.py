@@ -30,15 +30,15 @@ from checkpoint_protocol.records import DrivenBy, FailureRecord, LaunchRecord, U
 from checkpoint_protocol.store.object_store import local_path
 from checkpoint_spark.dataframes.programs import errors_of_spark, run_program
 from checkpoint_spark.dataframes.reading import Secrets
-from checkpoint_spark.driver.at_work import AtWork
-from checkpoint_spark.driver.attempt import run_attempt
 from checkpoint_spark.driver.spark_runner import run_tasks_in
 from checkpoint_spark.streams.batch import stage_batch
 from checkpoint_spark.streams.checkpoint import Checkpoint, Known
 from checkpoint_spark.streams.merges import StagesOfCommit
 from checkpoint_spark.streams.refusals import refuse_options, refuse_query
 from checkpoint_spark.streams.volume import StreamVolume
-from checkpoint_spark.tasks.executor import storage_settings
+from checkpoint_work.driver.attempt import run_attempt
+from checkpoint_work.process.at_work import AtWork
+from checkpoint_work.tasks.executor import storage_settings
 
 #: Whoever commits is asked so often. On a disk a request is a system call or two; of an object store it is paid for.
 _LOCAL_POLL_S: Final = 0.05

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from kubernetes import client, config
 
-from checkpoint_operator.cluster.config import OperatorConfig
+from checkpoint_operator.config import OperatorConfig
 from checkpoint_protocol.manifest.spec import validate_model
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.places.storage import StorageSettings

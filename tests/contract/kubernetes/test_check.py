@@ -11,7 +11,7 @@ import pytest
 import yaml
 from pydantic import SecretStr
 
-from checkpoint_operator.cluster.check import check_settings
+from checkpoint_operator.check import check_settings
 from checkpoint_protocol import reasons
 from checkpoint_protocol.places.settings import CatalogSettings, Settings
 from checkpoint_protocol.places.storage import StorageEntry
@@ -103,7 +103,7 @@ def test_the_program_says_what_answers_and_ends_accordingly(
     files = ["--config", str(tmp_path / "operator.yaml"), "--settings", str(tmp_path / "settings.yaml")]
 
     done = subprocess.run(
-        [sys.executable, "-m", "checkpoint_operator.cluster.main", *files, "--check"],
+        [sys.executable, "-m", "checkpoint_operator.main", *files, "--check"],
         env={"KUBECONFIG": str(api_server.kubeconfig), "HOME": str(tmp_path)},
         capture_output=True,
         text=True,

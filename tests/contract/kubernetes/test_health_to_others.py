@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.status.round_status import DeletionWaits, Failed, Frame, Outcome, derive
-from checkpoint_operator.core.actions import Commit, Stall, StartDriver, Wait
+from checkpoint_control.decision.actions import Commit, Stall, StartDriver, Wait
 from checkpoint_operator.crd.definition import custom_resource_definition
 from checkpoint_operator.crd.status_model import Status
+from checkpoint_operator.status.round_status import DeletionWaits, Failed, Frame, Outcome, derive
 from checkpoint_protocol import reasons
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND
 from devtools.kubernetes import binaries

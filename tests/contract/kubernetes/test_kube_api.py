@@ -13,13 +13,13 @@ import pytest
 import yaml
 from kubernetes import client, config
 
-from checkpoint_operator.cluster.kube.api import Conflict, KubeApi
-from checkpoint_operator.cluster.kube.client import KubernetesApi, named
-from checkpoint_operator.cluster.pods.capacity import with_way_out
-from checkpoint_operator.cluster.pods.driver_pod import DRIVER_CONTAINER, EXECUTOR_CONTAINER, ROLE_LABEL
-from checkpoint_operator.cluster.status.events import event_body
-from checkpoint_operator.cluster.watch.cache import Cache
 from checkpoint_operator.crd.status_model import UNOBSERVED_STATUS
+from checkpoint_operator.kube.api import Conflict, KubeApi
+from checkpoint_operator.kube.client import KubernetesApi, named
+from checkpoint_operator.pods.capacity import with_way_out
+from checkpoint_operator.pods.driver_pod import DRIVER_CONTAINER, EXECUTOR_CONTAINER, ROLE_LABEL
+from checkpoint_operator.status.events import event_body
+from checkpoint_operator.watch.cache import Cache
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND

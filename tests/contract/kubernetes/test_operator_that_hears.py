@@ -117,7 +117,7 @@ def operator(prepared: ApiServer, tmp_path: Path) -> Iterator[Operator]:
     (tmp_path / "in").mkdir()
     arguments = ["--config", str(tmp_path / "operator.yaml"), "--settings", str(tmp_path / "settings.yaml")]
     process = ServerProcess(
-        [sys.executable, "-m", "checkpoint_operator.cluster.main", *arguments],
+        [sys.executable, "-m", "checkpoint_operator.main", *arguments],
         port=health,
         ready_path="/readyz",
         log=tmp_path / "log",

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from checkpoint_operator.cluster.ends.deleting import FINALIZER
+from checkpoint_operator.ends.deleting import FINALIZER
 from devtools.kubernetes.api_server_only import ApiServer, start_api_server_only
 from devtools.kubernetes.kube_client import CommandFailed
 from tests.contract.kubernetes.test_chart import SET_REPOSITORIES
@@ -124,7 +124,7 @@ def before_uninstall(server: ApiServer, team: str, folder: Path) -> subprocess.C
     (folder / "operator.yaml").write_text(yaml.safe_dump({"namespaces": [team], "workloads": {"image": "none"}}))
     return subprocess.run(
         [
-            *(sys.executable, "-m", "checkpoint_operator.cluster.main", "--before-uninstall"),
+            *(sys.executable, "-m", "checkpoint_operator.main", "--before-uninstall"),
             *("--config", str(folder / "operator.yaml")),
         ],
         env={"KUBECONFIG": str(server.service_account_kubeconfig(NAMESPACE, NAME)), "HOME": str(folder)},

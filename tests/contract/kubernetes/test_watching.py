@@ -15,14 +15,14 @@ import pytest
 import yaml
 from kubernetes import client, config
 
-from checkpoint_operator.cluster.config import OperatorConfig, WorkloadDefaults
-from checkpoint_operator.cluster.controller import Controller
-from checkpoint_operator.cluster.kube.client import PLURAL, KubernetesApi
-from checkpoint_operator.cluster.metrics.counters import Metrics
-from checkpoint_operator.cluster.watch.cache import Cache, WriteName
-from checkpoint_operator.cluster.watch.resync import DEAD_AFTER_S, Resync
-from checkpoint_operator.cluster.watch.watch_errors import Watched, WatchErrors
-from checkpoint_operator.cluster.watch.watching import Pauses, watch_until
+from checkpoint_operator.config import OperatorConfig, WorkloadDefaults
+from checkpoint_operator.controller import Controller
+from checkpoint_operator.kube.client import PLURAL, KubernetesApi
+from checkpoint_operator.metrics.counters import Metrics
+from checkpoint_operator.watch.cache import Cache, WriteName
+from checkpoint_operator.watch.resync import DEAD_AFTER_S, Resync
+from checkpoint_operator.watch.watch_errors import Watched, WatchErrors
+from checkpoint_operator.watch.watching import Pauses, watch_until
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND

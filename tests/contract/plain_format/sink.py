@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from checkpoint_protocol.records.formats.plain import PlainTarget
 from checkpoint_protocol.tables.plain import PlainSink
 
-from checkpoint_operator.commit.changes import Change, StagedChange
-from checkpoint_operator.commit.outcomes import BlockOutcome, CommitBlocked, CommitOutcome, Committed
-from checkpoint_operator.commit.ports import Sink
-from checkpoint_operator.commit.presence import Former, Presence
-from checkpoint_operator.commit.results import Results
-from checkpoint_operator.sinks.port import SinkFormat
-from checkpoint_operator.sinks.seen import TargetSeen
+from checkpoint_commit.changes import Change, StagedChange
+from checkpoint_commit.outcomes import BlockOutcome, CommitBlocked, CommitOutcome, Committed
+from checkpoint_commit.ports import Sink
+from checkpoint_commit.presence import Former, Presence
+from checkpoint_commit.results import Results
+from checkpoint_commit.sinks.port import SinkFormat
+from checkpoint_commit.sinks.seen import TargetSeen
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sink import Sink as SinkSpec
@@ -27,7 +27,7 @@ from checkpoint_protocol.records import Operation, Output, StagedFile, Target
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from checkpoint_operator.catalogs.named import CatalogBook
+    from checkpoint_commit.catalogs.named import CatalogBook
 
 
 def format_of(spec: SinkSpec, named: PlainSink) -> SinkFormat:

@@ -13,7 +13,7 @@ class PlainSink(Section):
     """A folder."""
 
     kind: ClassVar[str] = "plain"
-    committed_by: ClassVar[str] = "checkpoint_operator.plain"
+    committed_by: ClassVar[str] = "checkpoint_commit.plain"
     modes: ClassVar[tuple[Mode, ...]] = ("Append",)
     has_audit: ClassVar[bool] = False
     editable: ClassVar[frozenset[str]] = frozenset()

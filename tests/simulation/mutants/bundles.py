@@ -12,7 +12,7 @@ from checkpoint_protocol.ledger.chains import Chains
 from checkpoint_protocol.ledger.listing import SealListing
 from checkpoint_protocol.records import CheckedBundle, ClosedRecord, Seal, encode
 from checkpoint_protocol.store.bundles import Bundle, BundledSeal
-from checkpoint_spark.driver.bundling import Bundler
+from checkpoint_work.driver.bundling import Bundler
 
 
 @dataclass(slots=True)

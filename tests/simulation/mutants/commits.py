@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from checkpoint_operator.commit.outcomes import CommitOutcome, Committed, Landed, Refused, RequestOutcome, TryLater
-from checkpoint_operator.commit.results import Results, gather
-from checkpoint_operator.core.actions import BeginStage, Stall
-from checkpoint_operator.iceberg.commit import IcebergState
-from checkpoint_operator.lance import commit as lance
-from checkpoint_operator.lance.port import LanceState
-from checkpoint_operator.loop.reconcile import Reconciler
+from checkpoint_commit.iceberg.commit import IcebergState
+from checkpoint_commit.lance import commit as lance
+from checkpoint_commit.lance.port import LanceState
+from checkpoint_commit.outcomes import CommitOutcome, Committed, Landed, Refused, RequestOutcome, TryLater
+from checkpoint_commit.results import Results, gather
+from checkpoint_control.decision.actions import BeginStage, Stall
+from checkpoint_control.loop.reconcile import Reconciler
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey, new_token, new_uid
 from checkpoint_protocol.ledger import Ledger

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from checkpoint_operator.commit.outcomes import BlockOutcome, CommitBlocked, Committed
-from checkpoint_operator.iceberg.commit import IcebergState
-from checkpoint_operator.lance.port import LanceState
-from checkpoint_operator.writes.deletion import DeletionOutcome, delete_write
+from checkpoint_commit.iceberg.commit import IcebergState
+from checkpoint_commit.lance.port import LanceState
+from checkpoint_commit.outcomes import BlockOutcome, CommitBlocked, Committed
+from checkpoint_control.writes.deletion import DeletionOutcome, delete_write
 from checkpoint_protocol import writes
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from checkpoint_control.decision.actions import OpenEpoch
+from checkpoint_control.decision.triggers import News
+from checkpoint_control.loop.reconcile import Reconciler, Round
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.taking import EarlierOf
-from checkpoint_operator.core.actions import OpenEpoch
-from checkpoint_operator.core.triggers import News
-from checkpoint_operator.loop.reconcile import Reconciler, Round
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger.epoch_index import index_of
 from checkpoint_protocol.records import TakenRecord, decode, encode
 from checkpoint_protocol.store import layout
 from checkpoint_protocol.store.put_once import put_once
-from checkpoint_spark.inputs.epoch_input import Budget
+from checkpoint_work.inputs.epoch_input import Budget
 from tests.simulation.store import SimulatedStore
 
 

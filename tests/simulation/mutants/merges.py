@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from checkpoint_operator.commit.changes import as_staged
-from checkpoint_operator.commit.outcomes import CommitOutcome, Landed, Refused, RequestOutcome
-from checkpoint_operator.commit.ports import NeedsStage
-from checkpoint_operator.commit.results import Results, gather
-from checkpoint_operator.iceberg.changes.merges import SeenMerges, done_merges
-from checkpoint_operator.iceberg.changes.upsert import IcebergUpsert
-from checkpoint_operator.iceberg.upsert_sink import UpsertSink
-from checkpoint_operator.lance.changes.upsert import LanceUpsert
-from checkpoint_operator.lance.upsert_sink import LanceUpsertSink
+from checkpoint_commit.changes import as_staged
+from checkpoint_commit.iceberg.changes.merges import SeenMerges, done_merges
+from checkpoint_commit.iceberg.changes.upsert import IcebergUpsert
+from checkpoint_commit.iceberg.upsert_sink import UpsertSink
+from checkpoint_commit.lance.changes.upsert import LanceUpsert
+from checkpoint_commit.lance.upsert_sink import LanceUpsertSink
+from checkpoint_commit.outcomes import CommitOutcome, Landed, Refused, RequestOutcome
+from checkpoint_commit.ports import NeedsStage
+from checkpoint_commit.results import Results, gather
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import LanceDeletes

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from checkpoint_operator.commit.changes import StagedChange
-from checkpoint_operator.commit.outcomes import Committed, Rejected, TryLater, Unknown
-from checkpoint_operator.commit.results import Results, target_of
-from checkpoint_operator.core.actions import Stall
-from checkpoint_operator.loop.reconcile import Reconciler
+from checkpoint_commit.changes import StagedChange
+from checkpoint_commit.outcomes import Committed, Rejected, TryLater, Unknown
+from checkpoint_commit.results import Results, target_of
+from checkpoint_control.decision.actions import Stall
+from checkpoint_control.loop.reconcile import Reconciler
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import new_token

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from checkpoint_spark.driver.bundling import Bundler
+from checkpoint_work.driver.bundling import Bundler
 from tests.simulation.chaos import let_zombies_end, play, settle
 from tests.simulation.checks import violations
 from tests.simulation.choices import Seeded

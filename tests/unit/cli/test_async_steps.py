@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from checkpoint_operator.validation.code import check_code
-from checkpoint_operator.validation.report import Findings
+from checkpoint_control.validation.code import check_code
+from checkpoint_control.validation.report import Findings
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.spec import Spec, parse_manifest
-from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.places import Place
+from checkpoint_work.steps.engine import Pipeline
+from checkpoint_work.steps.places import Place
 from tests.support.manifests import manifest
 
 ROWS = [{"id": 1}, {"id": 2}]

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from checkpoint_operator.cli.main import main
+from checkpoint_local.cli.main import main
 
 
 class Listener:

@@ -12,9 +12,9 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from checkpoint_operator.cli import exits
-from checkpoint_operator.cli.main import main
-from checkpoint_operator.core.actions import Finish, Stall
+from checkpoint_control.decision.actions import Finish, Stall
+from checkpoint_local.cli import exits
+from checkpoint_local.cli.main import main
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.manifest.spec import ManifestInvalid, parse_manifest
 from checkpoint_protocol.records import NoTarget

@@ -7,8 +7,8 @@ import json
 import pytest
 from click.testing import CliRunner, Result
 
-from checkpoint_operator.cli.main import main
-from checkpoint_operator.views.reason_texts import ReasonText, reason_texts
+from checkpoint_control.views.reason_texts import ReasonText, reason_texts
+from checkpoint_local.cli.main import main
 from checkpoint_protocol.printable import printable
 
 

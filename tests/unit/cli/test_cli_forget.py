@@ -18,12 +18,12 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from checkpoint_commit.iceberg.table import PyicebergTable
 from checkpoint_formats.arrow_schema import encode_schema
-from checkpoint_operator.cli.main import main
-from checkpoint_operator.iceberg.table import PyicebergTable
-from checkpoint_operator.local.forgetting import Forgotten, forget
-from checkpoint_operator.local.lock import RunnerLock
-from checkpoint_operator.local.runner import identify
+from checkpoint_local.cli.main import main
+from checkpoint_local.forgetting import Forgotten, forget
+from checkpoint_local.lock import RunnerLock
+from checkpoint_local.runner import identify
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey

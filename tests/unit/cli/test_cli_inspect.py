@@ -11,10 +11,10 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from checkpoint_operator.cli.commands.inspect import sink_text, source_text
-from checkpoint_operator.cli.main import main
-from checkpoint_operator.views.inspection import inspect_store
-from checkpoint_operator.writes.deletion import Deleted, retain_write
+from checkpoint_control.views.inspection import inspect_store
+from checkpoint_control.writes.deletion import Deleted, retain_write
+from checkpoint_local.cli.commands.inspect import sink_text, source_text
+from checkpoint_local.cli.main import main
 from checkpoint_protocol import writes
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey
@@ -23,7 +23,7 @@ from checkpoint_protocol.manifest.sources.source import Source
 from checkpoint_protocol.records import Began, InputRecord, KeyColumn, NameRecord, Retried, RowKey, RowPosition, encode
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.store import layout
-from checkpoint_spark.tasks.quarantine import Allowance, QuarantineOfSegment
+from checkpoint_work.steps.quarantine import Allowance, QuarantineOfSegment
 from tests.support.records import TOKEN, launch, seal
 from tests.support.stored_writes import StoredWrite
 from tests.support.stores import MemoryStore, Wrapped

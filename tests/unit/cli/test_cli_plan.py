@@ -10,7 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from checkpoint_operator.cli.main import main
+from checkpoint_local.cli.main import main
 from tests.support.stored_writes import StoredWrite
 
 

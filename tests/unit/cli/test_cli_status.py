@@ -11,7 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from checkpoint_operator.cli.main import main
+from checkpoint_local.cli.main import main
 from checkpoint_protocol.manifest.spec import parse_manifest
 from checkpoint_protocol.records import NameRecord, Quarantined, QuarantinedRow, RowPosition, encode
 from checkpoint_protocol.rows.positions import Range

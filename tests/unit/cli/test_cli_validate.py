@@ -16,9 +16,9 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from checkpoint_operator.catalogs.named import open_catalog
-from checkpoint_operator.cli.files import load_manifest
-from checkpoint_operator.cli.main import main
+from checkpoint_commit.catalogs.named import open_catalog
+from checkpoint_local.cli.files import load_manifest
+from checkpoint_local.cli.main import main
 from checkpoint_protocol.places.settings import CatalogSettings, Settings
 from devtools.s3_server import S3Server
 from tests.support.archives import HOSTILE, zip_of

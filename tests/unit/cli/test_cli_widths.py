@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from checkpoint_operator.cli.commands import inspect as inspecting
-from checkpoint_operator.cli.commands.run import Display
-from checkpoint_operator.local.runner import Report
-from checkpoint_operator.progress.epoch_progress import Progress
-from checkpoint_operator.views.inspection import inspect_store
+from checkpoint_control.progress.epoch_progress import Progress
+from checkpoint_control.views.inspection import inspect_store
+from checkpoint_local.cli.commands import inspect as inspecting
+from checkpoint_local.cli.commands.run import Display
+from checkpoint_local.runner import Report
 from tests.support.stored_writes import StoredWrite
 
 WIDTHS = (60, 80, 100, 200)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_operator.code.archive import archive_of_files, archive_of_object, fetch_uri, put_archive
-from checkpoint_operator.local.code import digests_with
-from checkpoint_operator.validation.refusals import refusals
+from checkpoint_control.code.archive import archive_of_files, archive_of_object, fetch_uri, put_archive
+from checkpoint_control.validation.refusals import refusals
+from checkpoint_local.code import digests_with
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.places.storage import StorageSettings

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.code.digest import code_digest, code_files
-from checkpoint_operator.code.trees import ArchiveTree, FolderTree, code_folder
-from checkpoint_operator.local.code import code_tree, digests_with
+from checkpoint_control.code.digest import code_digest, code_files
+from checkpoint_control.code.trees import ArchiveTree, FolderTree, code_folder
+from checkpoint_local.code import code_tree, digests_with
 from checkpoint_protocol import reasons
 from checkpoint_protocol.code.archives import OpenArchive
 from checkpoint_protocol.errors import NeedsChange
@@ -202,7 +202,7 @@ def test_a_module_that_is_loaded_by_its_name_is_code(tmp_path: Path, line: str) 
 
 
 def test_files_beyond_the_bound_count_by_their_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("checkpoint_operator.code.found.MOST_READ_BYTES", 1_000)
+    monkeypatch.setattr("checkpoint_control.code.found.MOST_READ_BYTES", 1_000)
     put(tmp_path / "flights.py", "open('large.bin'), open('small.bin')")
     put(tmp_path / "large.bin", "x" * 2_000)
     put(tmp_path / "small.bin", "x" * 100)

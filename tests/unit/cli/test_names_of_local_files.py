@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from checkpoint_operator.catalogs.named import is_unmade, open_catalog
-from checkpoint_operator.catalogs.sqlite_files import sqlite_file
-from checkpoint_operator.cli.files import FoundSettings, load_settings
+from checkpoint_commit.catalogs.named import is_unmade, open_catalog
+from checkpoint_commit.catalogs.sqlite_files import sqlite_file
+from checkpoint_local.cli.files import FoundSettings, load_settings
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.places.settings import Settings

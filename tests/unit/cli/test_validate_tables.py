@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint_operator.catalogs.named import open_catalog
-from checkpoint_operator.validation.report import Findings
-from checkpoint_operator.validation.source import SourceSeen, check_source
+from checkpoint_commit.catalogs.named import open_catalog
+from checkpoint_control.validation.report import Findings
+from checkpoint_control.validation.source import SourceSeen, check_source
 from checkpoint_protocol.manifest.sources.source import Source
 from checkpoint_protocol.places.settings import CatalogSettings, Settings
 

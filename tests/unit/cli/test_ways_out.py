@@ -9,14 +9,14 @@ import lance
 import pyarrow as pa
 import pytest
 
-from checkpoint_operator.cli.files import SETTINGS_NAME, SETTINGS_VARIABLE, FoundSettings, find_settings, load_settings
-from checkpoint_operator.code.digest import code_digest
-from checkpoint_operator.code.trees import ArchiveTree
-from checkpoint_operator.lance.added.table import PylanceColumns
-from checkpoint_operator.loop.looks import refuse_paths_of_pods
-from checkpoint_operator.validation.report import Findings
-from checkpoint_operator.validation.source import check_keyed_source
-from checkpoint_operator.validation.target import check_target
+from checkpoint_commit.lance.added.table import PylanceColumns
+from checkpoint_control.code.digest import code_digest
+from checkpoint_control.code.trees import ArchiveTree
+from checkpoint_control.loop.looks import refuse_paths_of_pods
+from checkpoint_control.validation.report import Findings
+from checkpoint_control.validation.source import check_keyed_source
+from checkpoint_control.validation.target import check_target
+from checkpoint_local.cli.files import SETTINGS_NAME, SETTINGS_VARIABLE, FoundSettings, find_settings, load_settings
 from checkpoint_protocol.code.archives import OpenArchive
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.spec import Spec, parse_manifest

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from checkpoint_operator.cli.commands.run import Display
-from checkpoint_operator.core.actions import BeginStage, Close, Finish, RecordAttempt, Stall, Wait
-from checkpoint_operator.core.observation import Failure
-from checkpoint_operator.local.runner import Report
-from checkpoint_operator.loop.reconcile import Round
-from checkpoint_operator.pipelines.decisions import Cause, Decision, What
-from checkpoint_operator.progress.epoch_progress import Progress
+from checkpoint_control.decision.actions import BeginStage, Close, Finish, RecordAttempt, Stall, Wait
+from checkpoint_control.decision.observation import Failure
+from checkpoint_control.loop.reconcile import Round
+from checkpoint_control.pipelines.decisions import Cause, Decision, What
+from checkpoint_control.progress.epoch_progress import Progress
+from checkpoint_local.cli.commands.run import Display
+from checkpoint_local.runner import Report
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from tests.support.stored_writes import StoredWrite

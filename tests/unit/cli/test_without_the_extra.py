@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_operator.cli.entry import _LOCAL
+from checkpoint_local.cli.entry import _LOCAL
 
 ROOT = Path(__file__).parents[3]
 #: Packages are hidden as if they were not installed: neither importlib nor an import finds them.
@@ -53,7 +53,7 @@ def run_without(hidden: str, body: str, *arguments: str) -> subprocess.Completed
     ],
 )
 def test_the_command_names_what_to_install(hidden: str, told: str) -> None:
-    run = run_without(hidden, "from checkpoint_operator.cli.entry import main\nmain()", "run", "write.yaml")
+    run = run_without(hidden, "from checkpoint_local.cli.entry import main\nmain()", "run", "write.yaml")
 
     assert run.returncode == 2
     assert told in run.stderr
@@ -74,7 +74,7 @@ def test_so_does_the_package(function: str, hidden: str, told: str) -> None:
 
 
 def test_with_all_of_it_the_command_is_itself() -> None:
-    run = run_without("nothing", "from checkpoint_operator.cli.entry import main\nmain()", "--version")
+    run = run_without("nothing", "from checkpoint_local.cli.entry import main\nmain()", "--version")
 
     assert run.returncode == 0, run.stderr
 

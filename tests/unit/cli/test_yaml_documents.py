@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from checkpoint_operator.cli.files import load_manifest, parse_settings
-from checkpoint_operator.cluster.config import load_config
-from checkpoint_operator.cluster.main import load_settings
-from checkpoint_operator.yaml_documents import line_of, parse_documents, parse_nodes
+from checkpoint_control.yaml_documents import line_of, parse_documents, parse_nodes
+from checkpoint_local.cli.files import load_manifest, parse_settings
+from checkpoint_operator.config import load_config
+from checkpoint_operator.main import load_settings
 from checkpoint_protocol.manifest.spec import ManifestInvalid
 from tests.support.manifests import manifest
 

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from checkpoint_operator.cluster.kube import api_json
-from checkpoint_operator.cluster.objects import manifest_of
-from checkpoint_operator.cluster.watch.answers import _Lines
+from checkpoint_operator.kube import api_json
+from checkpoint_operator.objects import manifest_of
+from checkpoint_operator.watch.answers import _Lines
 from checkpoint_protocol.manifest.spec import MOST_DEPTH, ManifestInvalid, validate_model
 from checkpoint_protocol.places.settings import Settings
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.pods.driver_pod import ROLE_LABEL, WRITE_LABEL
-from checkpoint_operator.cluster.watch.cache import Cache, WriteName, write_of
+from checkpoint_operator.pods.driver_pod import ROLE_LABEL, WRITE_LABEL
+from checkpoint_operator.watch.cache import Cache, WriteName, write_of
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND
 
 

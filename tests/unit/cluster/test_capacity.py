@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.pods.capacity import executor_conf, gpu_environment, resources_of_executor
-from checkpoint_operator.cluster.pods.driver_pod import executor_pod
+from checkpoint_operator.pods.capacity import executor_conf, gpu_environment, resources_of_executor
+from checkpoint_operator.pods.driver_pod import executor_pod
 from checkpoint_protocol.manifest.workloads import ExecutorSpec
 from tests.unit.cluster.test_pods import (
     DEFAULTS,

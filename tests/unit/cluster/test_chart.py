@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from checkpoint_operator.cluster.config import OperatorConfig, WorkloadDefaults, load_config
+from checkpoint_operator.config import OperatorConfig, WorkloadDefaults, load_config
 from checkpoint_protocol.manifest.quantities import parse_size_bytes
 from checkpoint_protocol.manifest.spec import ManifestInvalid, validate_model
 from checkpoint_protocol.places.settings import CatalogSettings

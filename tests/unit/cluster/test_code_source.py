@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.code_source import CodeSource
-from checkpoint_operator.cluster.config import WorkloadDefaults
-from checkpoint_operator.code.archive import CodeVersion
+from checkpoint_control.code.archive import CodeVersion
+from checkpoint_operator.code_source import CodeSource
+from checkpoint_operator.config import WorkloadDefaults
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.places.settings import Settings

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from checkpoint_operator.cluster.turns.commit_turns import CommitTurns
-from checkpoint_operator.cluster.watch.cache import WriteName
+from checkpoint_operator.turns.commit_turns import CommitTurns
+from checkpoint_operator.watch.cache import WriteName
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.pods.driver_status import observe_pod
-from checkpoint_operator.core.observation import DriverState, Failure
+from checkpoint_control.decision.observation import DriverState, Failure
+from checkpoint_operator.pods.driver_status import observe_pod
 from checkpoint_protocol import reasons
 from checkpoint_protocol.progress_reports import LastWords
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from checkpoint_operator.cluster.turns.driver_turns import DriverTurns
-from checkpoint_operator.cluster.watch.cache import WriteName
+from checkpoint_operator.turns.driver_turns import DriverTurns
+from checkpoint_operator.watch.cache import WriteName
 
 
 def write(name: str, namespace: str = "n") -> WriteName:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from checkpoint_operator.cluster.metrics.counters import Metrics
-from checkpoint_operator.cluster.metrics.health import Health
-from checkpoint_operator.cluster.watch.cache import WriteName
-from checkpoint_operator.cluster.watch.work_queue import WorkQueue
-from checkpoint_operator.cluster.watch.workers import Workers
+from checkpoint_operator.metrics.counters import Metrics
+from checkpoint_operator.metrics.health import Health
+from checkpoint_operator.watch.cache import WriteName
+from checkpoint_operator.watch.work_queue import WorkQueue
+from checkpoint_operator.watch.workers import Workers
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.store.memory import MemoryBudget, reading, room_for_stored

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kubernetes import client
 
-from checkpoint_operator.cluster.kube.client import KubernetesApi
+from checkpoint_operator.kube.client import KubernetesApi
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 

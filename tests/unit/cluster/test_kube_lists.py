@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from kubernetes import client
 
-from checkpoint_operator.cluster.kube.client import PAGE, KubernetesApi
+from checkpoint_operator.kube.client import PAGE, KubernetesApi
 from checkpoint_protocol.errors import Retryable
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.pods.driver_pod import UID_LABEL, pod_name
-from checkpoint_operator.cluster.pods.pod_drivers import PodDrivers
-from checkpoint_operator.cluster.watch.cache import Cache
-from checkpoint_operator.core.observation import DriverState
+from checkpoint_control.decision.observation import DriverState
+from checkpoint_operator.pods.driver_pod import UID_LABEL, pod_name
+from checkpoint_operator.pods.pod_drivers import PodDrivers
+from checkpoint_operator.watch.cache import Cache
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from tests.support.fake_cluster import FakeApi

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from checkpoint_operator.cluster.pods.pod_policy import DEFAULT_FIELDS, PodPolicy, check_pods
+from checkpoint_operator.pods.pod_policy import DEFAULT_FIELDS, PodPolicy, check_pods
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.spec import Spec, parse_manifest, validate_model

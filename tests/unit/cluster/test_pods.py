@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.config import WorkloadDefaults
-from checkpoint_operator.cluster.pods.capacity import memory_overhead
-from checkpoint_operator.cluster.pods.driver_pod import EDIT_ANNOTATION, Owner, driver_pod, keys_secret, merge, pod_name
+from checkpoint_operator.config import WorkloadDefaults
+from checkpoint_operator.pods.capacity import memory_overhead
+from checkpoint_operator.pods.driver_pod import EDIT_ANNOTATION, Owner, driver_pod, keys_secret, merge, pod_name
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND, ManifestInvalid, Spec, parse_manifest
 from checkpoint_protocol.store.macs import WriteKeys
-from checkpoint_spark.process.code import FOLDER_VARIABLE
-from checkpoint_spark.process.record_keys import RECORD_KEYS_VARIABLE
+from checkpoint_work.process.code import FOLDER_VARIABLE
+from checkpoint_work.process.record_keys import RECORD_KEYS_VARIABLE
 
 OWNER = Owner("team", "daily", "0b8c3f6e-8d0a-4c55-9f3e-0a4a7e1d2c3b", 7)
 KEY = EpochKey(OWNER.uid, 2)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.kube.api import Conflict
-from checkpoint_operator.cluster.record_keys import RecordKeys
-from checkpoint_operator.cluster.watch.cache import Cache
+from checkpoint_operator.kube.api import Conflict
+from checkpoint_operator.record_keys import RecordKeys
+from checkpoint_operator.watch.cache import Cache
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from tests.support.fake_cluster import FakeApi

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.pods.driver_pod import DRIVER_CONTAINER, ROLE_LABEL
-from checkpoint_operator.cluster.watch.cache import Cache, WriteName
-from checkpoint_operator.cluster.watch.resync import DEAD_AFTER_S, Resync
+from checkpoint_operator.pods.driver_pod import DRIVER_CONTAINER, ROLE_LABEL
+from checkpoint_operator.watch.cache import Cache, WriteName
+from checkpoint_operator.watch.resync import DEAD_AFTER_S, Resync
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from tests.support.fake_cluster import FakeApi

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.metrics.counters import Metrics
-from checkpoint_operator.cluster.metrics.round_metrics import count_progress, count_round
-from checkpoint_operator.cluster.session import Session
-from checkpoint_operator.core.actions import Commit, OpenEpoch, Stall, Wait
-from checkpoint_operator.loop.reconcile import Round
-from checkpoint_operator.progress.epoch_progress import Progress
+from checkpoint_control.decision.actions import Commit, OpenEpoch, Stall, Wait
+from checkpoint_control.loop.reconcile import Round
+from checkpoint_control.progress.epoch_progress import Progress
+from checkpoint_operator.metrics.counters import Metrics
+from checkpoint_operator.metrics.round_metrics import count_progress, count_round
+from checkpoint_operator.session import Session
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from tests.unit.cluster.test_pods import OWNER, spec_of

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.kube.api_json import weight
-from checkpoint_operator.cluster.watch.cache import Cache, WriteName
+from checkpoint_operator.kube.api_json import weight
+from checkpoint_operator.watch.cache import Cache, WriteName
 
 ROOM_FOR_TWO = 100_000
 

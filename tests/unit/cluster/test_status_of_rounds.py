@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.status.events import steps_between, warnings_between
-from checkpoint_operator.cluster.status.round_status import DeletionWaits, Failed, Figures, Frame, Outcome, derive
-from checkpoint_operator.core.actions import Action, Close, Commit, Finish, RecordAttempt, Stall, StartDriver, Wait
-from checkpoint_operator.core.observation import Attempt, DriverState, Failure, Observation
+from checkpoint_control.decision.actions import Action, Close, Commit, Finish, RecordAttempt, Stall, StartDriver, Wait
+from checkpoint_control.decision.observation import Attempt, DriverState, Failure, Observation
+from checkpoint_control.loop.reconcile import Round
+from checkpoint_control.pipelines.decisions import Named
+from checkpoint_control.progress.epoch_progress import Progress
 from checkpoint_operator.crd.status_model import Status
-from checkpoint_operator.loop.reconcile import Round
-from checkpoint_operator.pipelines.decisions import Named
-from checkpoint_operator.progress.epoch_progress import Progress
+from checkpoint_operator.status.events import steps_between, warnings_between
+from checkpoint_operator.status.round_status import DeletionWaits, Failed, Figures, Frame, Outcome, derive
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.records import CommitRecord

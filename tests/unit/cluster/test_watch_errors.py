@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from prometheus_client import generate_latest
 
-from checkpoint_operator.cluster.kube.client import PLURAL
-from checkpoint_operator.cluster.metrics.counters import Metrics
-from checkpoint_operator.cluster.watch.watch_errors import Watched, WatchErrors
+from checkpoint_operator.kube.client import PLURAL
+from checkpoint_operator.metrics.counters import Metrics
+from checkpoint_operator.watch.watch_errors import Watched, WatchErrors
 
 WRITES = "/apis/checkpointed.dev/v1alpha1/namespaces/team/checkpointedwrites"
 

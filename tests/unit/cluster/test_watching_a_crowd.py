@@ -17,11 +17,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
-from checkpoint_operator.cluster.kube.api_json import weight
-from checkpoint_operator.cluster.kube.client import PAGE, PLURAL
-from checkpoint_operator.cluster.watch.cache import Cache, WriteName
-from checkpoint_operator.cluster.watch.watch_errors import WatchErrors
-from checkpoint_operator.cluster.watch.watching import Pauses, watch_until
+from checkpoint_operator.kube.api_json import weight
+from checkpoint_operator.kube.client import PAGE, PLURAL
+from checkpoint_operator.watch.cache import Cache, WriteName
+from checkpoint_operator.watch.watch_errors import WatchErrors
+from checkpoint_operator.watch.watching import Pauses, watch_until
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND
 from tests.support.http_server import serving_by
 from tests.support.waiting import patience, until

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 
-from checkpoint_operator.cluster.watch.work_queue import WorkQueue
+from checkpoint_operator.watch.work_queue import WorkQueue
 from tests.support.waiting import patience, until
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_operator.catalogs.named import CatalogBook, _bounded_uri
+from checkpoint_commit.catalogs.named import CatalogBook, _bounded_uri
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.places.settings import CatalogSettings, Settings

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.commit.outcomes import (
+from checkpoint_commit.lance import commit as lance
+from checkpoint_commit.outcomes import (
     BlockOutcome,
     CommitBlocked,
     CommitOutcome,
@@ -19,8 +20,7 @@ from checkpoint_operator.commit.outcomes import (
     TryLater,
     Unknown,
 )
-from checkpoint_operator.commit.results import Results
-from checkpoint_operator.lance import commit as lance
+from checkpoint_commit.results import Results
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.commit.changes import StagedChange
-from checkpoint_operator.commit.outcomes import CommitBlocked, CommitOutcome, Committed, Refused, Rejected, TryLater, Unknown
-from checkpoint_operator.commit.results import Results
-from checkpoint_operator.lance import commit as lance
+from checkpoint_commit.changes import StagedChange
+from checkpoint_commit.lance import commit as lance
+from checkpoint_commit.outcomes import CommitBlocked, CommitOutcome, Committed, Refused, Rejected, TryLater, Unknown
+from checkpoint_commit.results import Results
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import new_token

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from checkpoint_operator.commit.staged_files import FileEnd, Tails
+from checkpoint_commit.staged_files import FileEnd, Tails
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.places.storage import StorageEntry

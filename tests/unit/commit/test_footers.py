@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint_operator.commit.footers import Footers, columns_of, parquet_rows
-from checkpoint_operator.commit.staged_files import Tails
-from checkpoint_operator.lance.files.footers import LanceFooters
+from checkpoint_commit.footers import Footers, columns_of, parquet_rows
+from checkpoint_commit.lance.files.footers import LanceFooters
+from checkpoint_commit.staged_files import Tails
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.sink import Sink, Verify

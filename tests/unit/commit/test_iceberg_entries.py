@@ -31,10 +31,10 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record as PartitionRecord
 from pyiceberg.types import LongType, NestedField, StringType
 
+from checkpoint_commit.iceberg.changes.append import StagedFor, pack
+from checkpoint_commit.iceberg.changes.change import TableVersion
+from checkpoint_commit.iceberg.metadata.metadata_files import put_all
 from checkpoint_formats.iceberg.file_io import open_file_io
-from checkpoint_operator.iceberg.changes.append import StagedFor, pack
-from checkpoint_operator.iceberg.changes.change import TableVersion
-from checkpoint_operator.iceberg.metadata.metadata_files import put_all
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, Retryable
 from checkpoint_protocol.places.settings import Settings

@@ -8,7 +8,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
-from checkpoint_operator.iceberg.history import commit_properties, committed_snapshot
+from checkpoint_commit.iceberg.history import commit_properties, committed_snapshot
 from checkpoint_protocol.identity import EpochKey
 
 UID = "0123456789abcdef"

@@ -9,9 +9,9 @@ from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.types import LongType, NestedField
 
-from checkpoint_operator.iceberg.changes.append import OwnFiles
-from checkpoint_operator.iceberg.changes.merges import done_merges, stage_name
-from checkpoint_operator.iceberg.changes.rewrites import Rewritten, find_problem, rewritten_in
+from checkpoint_commit.iceberg.changes.append import OwnFiles
+from checkpoint_commit.iceberg.changes.merges import done_merges, stage_name
+from checkpoint_commit.iceberg.changes.rewrites import Rewritten, find_problem, rewritten_in
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import new_token

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from checkpoint_operator.iceberg.changes.append import IcebergAppend
-from checkpoint_operator.iceberg.changes.merges import Merged, done_merges, read_merged, stage_name
-from checkpoint_operator.iceberg.changes.upsert import IcebergUpsert
+from checkpoint_commit.iceberg.changes.append import IcebergAppend
+from checkpoint_commit.iceberg.changes.merges import Merged, done_merges, read_merged, stage_name
+from checkpoint_commit.iceberg.changes.upsert import IcebergUpsert
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import new_token

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lance.file import LanceFileWriter
 
+from checkpoint_commit.footers import Footers
+from checkpoint_commit.lance.added.staged import only_columns, take_packed
+from checkpoint_commit.lance.files.file_schema import FileField, fields_in, fields_of_target
+from checkpoint_commit.lance.files.footers import LanceFooters
+from checkpoint_commit.staged_files import Tails
 from checkpoint_formats.arrow_schema import encode_schema
-from checkpoint_operator.commit.footers import Footers
-from checkpoint_operator.commit.staged_files import Tails
-from checkpoint_operator.lance.added.staged import only_columns, take_packed
-from checkpoint_operator.lance.files.file_schema import FileField, fields_in, fields_of_target
-from checkpoint_operator.lance.files.footers import LanceFooters
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.lance_schema import fields_of

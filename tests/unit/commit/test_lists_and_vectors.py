@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from checkpoint_operator.lance.columns import notes_on_vectors, schema_of_new
-from checkpoint_operator.sinks.registry import format_of
+from checkpoint_commit.lance.columns import notes_on_vectors, schema_of_new
+from checkpoint_commit.sinks.registry import format_of
 from checkpoint_protocol.manifest.sink import Sink
 
 SCHEMA = pa.schema(

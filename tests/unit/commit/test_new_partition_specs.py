@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from checkpoint_operator.iceberg.target import new_partition_spec, new_table
+from checkpoint_commit.iceberg.target import new_partition_spec, new_table
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.sink import Sink

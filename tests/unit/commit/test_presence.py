@@ -10,12 +10,12 @@ import lance
 import pyarrow as pa
 import pytest
 
+from checkpoint_commit.iceberg.table import PyicebergTable
+from checkpoint_commit.lance.table import PylanceTable
+from checkpoint_commit.outcomes import Landed
+from checkpoint_commit.presence import Presence
+from checkpoint_commit.sinks.registry import find_committed, format_of
 from checkpoint_formats.arrow_schema import encode_schema
-from checkpoint_operator.commit.outcomes import Landed
-from checkpoint_operator.commit.presence import Presence
-from checkpoint_operator.iceberg.table import PyicebergTable
-from checkpoint_operator.lance.table import PylanceTable
-from checkpoint_operator.sinks.registry import find_committed, format_of
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest.sink import Sink

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
-from checkpoint_operator.catalogs.named import open_catalog
+from checkpoint_commit.catalogs.named import open_catalog
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.places.settings import Settings

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from checkpoint_operator.commit.changes import Change, Pack, as_staged, only
-from checkpoint_operator.commit.results import Results, gather
-from checkpoint_operator.none.sink import NoFormat
+from checkpoint_commit.changes import Change, Pack, as_staged, only
+from checkpoint_commit.none.sink import NoFormat
+from checkpoint_commit.results import Results, gather
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token

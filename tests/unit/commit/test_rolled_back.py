@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.pods.driver_pod import Owner
-from checkpoint_operator.cluster.status import round_status as statuses
-from checkpoint_operator.commit.changes import Change, as_staged
-from checkpoint_operator.commit.outcomes import Committed
-from checkpoint_operator.commit.results import Results
-from checkpoint_operator.core.actions import Finish
-from checkpoint_operator.core.observation import DriverObservation, DriverState
+from checkpoint_commit.changes import Change, as_staged
+from checkpoint_commit.iceberg import commit as iceberg
+from checkpoint_commit.lance import commit as lance
+from checkpoint_commit.lance.port import LanceState
+from checkpoint_commit.outcomes import Committed
+from checkpoint_commit.results import Results
+from checkpoint_control.decision.actions import Finish
+from checkpoint_control.decision.observation import DriverObservation, DriverState
+from checkpoint_control.loop.observing import Observer
+from checkpoint_control.loop.reconcile import Reconciler
+from checkpoint_control.ports import Write
+from checkpoint_control.progress.epoch_progress import Progress
+from checkpoint_local.host import LocalHost
 from checkpoint_operator.crd.status_model import Status
-from checkpoint_operator.iceberg import commit as iceberg
-from checkpoint_operator.lance import commit as lance
-from checkpoint_operator.lance.port import LanceState
-from checkpoint_operator.local.host import LocalHost
-from checkpoint_operator.loop.observing import Observer
-from checkpoint_operator.loop.reconcile import Reconciler
-from checkpoint_operator.ports import Write
-from checkpoint_operator.progress.epoch_progress import Progress
+from checkpoint_operator.pods.driver_pod import Owner
+from checkpoint_operator.status import round_status as statuses
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import LanceBase, Operation, StagedFile, Target

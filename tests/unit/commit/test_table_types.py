@@ -14,17 +14,17 @@ import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
+from checkpoint_commit.footers import columns_of, parquet_rows
+from checkpoint_commit.lance.columns import schema_of_new
+from checkpoint_commit.sinks.registry import open_sink
+from checkpoint_commit.sinks.table_types import finer_than_iceberg, iceberg_schema, lance_schema
 from checkpoint_formats.arrow_schema import decode_schema, encode_schema
 from checkpoint_formats.iceberg.stager import IcebergStager
-from checkpoint_operator.commit.footers import columns_of, parquet_rows
-from checkpoint_operator.lance.columns import schema_of_new
-from checkpoint_operator.sinks.registry import open_sink
-from checkpoint_operator.sinks.table_types import finer_than_iceberg, iceberg_schema, lance_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.records import IcebergTarget, LanceTarget
-from checkpoint_spark.steps.values.schema_cast import ValueMismatch, fit
+from checkpoint_work.steps.values.schema_cast import ValueMismatch, fit
 from tests.support.places import on_disk
 from tests.support.records import KEY
 

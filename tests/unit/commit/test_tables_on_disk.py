@@ -19,13 +19,13 @@ import pytest
 from pyiceberg.types import LongType, StringType
 from sqlalchemy import text
 
+from checkpoint_commit.changes import StagedChange
+from checkpoint_commit.iceberg.commit import IcebergState
+from checkpoint_commit.iceberg.table import PyicebergTable
+from checkpoint_commit.lance.port import LanceState
+from checkpoint_commit.lance.table import PylanceTable
+from checkpoint_commit.outcomes import Landed, Refused, Rejected
 from checkpoint_formats.stagers import stager_for
-from checkpoint_operator.commit.changes import StagedChange
-from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected
-from checkpoint_operator.iceberg.commit import IcebergState
-from checkpoint_operator.iceberg.table import PyicebergTable
-from checkpoint_operator.lance.port import LanceState
-from checkpoint_operator.lance.table import PylanceTable
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.records import Append, IcebergFile, IcebergTarget, LanceFragment, LanceTarget, Part, StagedFile
@@ -390,7 +390,7 @@ def test_a_lance_commit_that_was_restored_away_is_found_and_is_not_current(datas
 def test_a_request_that_fails_before_lance_has_begun_is_unanswered(tmp_path: Path) -> None:
     """In a process of its own: Lance imports the module of its conflicts only when it commits."""
     program = (
-        "from checkpoint_operator.lance.table import PylanceTable, lance\n"
+        "from checkpoint_commit.lance.table import PylanceTable, lance\n"
         "from checkpoint_protocol.places.settings import Settings\n"
         f"table = PylanceTable({str(tmp_path / 'none.lance')!r}, Settings())\n"
         "print(type(table._request(1, lance.LanceOperation.Append([]), {})).__name__)\n"

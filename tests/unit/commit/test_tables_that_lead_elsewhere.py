@@ -24,17 +24,17 @@ from pyiceberg.manifest import (
 from pyiceberg.schema import Schema
 from sqlalchemy import text
 
+from checkpoint_commit.catalogs.named import MOST_METADATA_BYTES, CatalogBook, open_catalog, translate_catalog_error
+from checkpoint_commit.catalogs.source_tables import describe, pin
+from checkpoint_commit.iceberg.table import PyicebergTable
+from checkpoint_commit.lance.table import PylanceTable
+from checkpoint_control.loop.looks import Known, Looks
+from checkpoint_control.loop.source_news import open_news
 from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.iceberg.file_io import manifests_of
 from checkpoint_formats.iceberg.plan import find_files
 from checkpoint_formats.lance.reader import find_fragments
 from checkpoint_formats.stagers import stager_for
-from checkpoint_operator.catalogs.named import MOST_METADATA_BYTES, CatalogBook, open_catalog, translate_catalog_error
-from checkpoint_operator.catalogs.source_tables import describe, pin
-from checkpoint_operator.iceberg.table import PyicebergTable
-from checkpoint_operator.lance.table import PylanceTable
-from checkpoint_operator.loop.looks import Known, Looks
-from checkpoint_operator.loop.source_news import open_news
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.manifest.sink import Sink

@@ -12,7 +12,7 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import HourTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType, StructType, UnknownType
 
-from checkpoint_operator.iceberg.support import why_no_key, why_not_done, why_unsupported
+from checkpoint_commit.iceberg.support import why_no_key, why_not_done, why_unsupported
 from checkpoint_protocol.records import Append, Upsert
 from tests.support.places import IcebergPlace, on_disk
 from tests.support.writes import SCHEMA

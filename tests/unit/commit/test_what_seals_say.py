@@ -25,8 +25,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from checkpoint_operator.iceberg.metadata.checks import FileChecks
-from checkpoint_operator.lance.files.checks import FragmentChecks
+from checkpoint_commit.iceberg.metadata.checks import FileChecks
+from checkpoint_commit.lance.files.checks import FragmentChecks
 from checkpoint_protocol.records import FieldMetrics, IcebergFile, LanceDataFile, LanceField, LanceFragment
 from tests.support.records import LANCE, iceberg_file
 

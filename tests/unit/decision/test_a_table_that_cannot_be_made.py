@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from checkpoint_commit.ports import Sink
+from checkpoint_commit.sinks.registry import open_sink
+from checkpoint_control.decision.actions import Stall
+from checkpoint_control.decision.observation import DriverObservation, DriverState
+from checkpoint_control.loop.observing import Observer
+from checkpoint_control.loop.reconcile import Reconciler
+from checkpoint_control.ports import Write
 from checkpoint_formats.arrow_schema import encode_schema
-from checkpoint_operator.commit.ports import Sink
-from checkpoint_operator.core.actions import Stall
-from checkpoint_operator.core.observation import DriverObservation, DriverState
-from checkpoint_operator.local.host import LocalHost
-from checkpoint_operator.loop.observing import Observer
-from checkpoint_operator.loop.reconcile import Reconciler
-from checkpoint_operator.ports import Write
-from checkpoint_operator.sinks.registry import open_sink
+from checkpoint_local.host import LocalHost
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token

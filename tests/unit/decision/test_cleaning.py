@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from checkpoint_operator.cleaning.cleaner import CleanedEpoch, Cleaner, KeptEpoch, Needed
+from checkpoint_control.writes.cleaning import CleanedEpoch, Cleaner, KeptEpoch, Needed
 from checkpoint_protocol import writes
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sources.source import Source

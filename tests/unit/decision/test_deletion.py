@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.commit.changes import Change, as_staged
-from checkpoint_operator.commit.outcomes import BlockOutcome, CommitOutcome, Rejected, TryLater, Unknown
-from checkpoint_operator.commit.results import Results
-from checkpoint_operator.iceberg import commit as iceberg
-from checkpoint_operator.writes.deletion import Deleted, DeletionOutcome, Kept, delete_write, keep_from_landing, retain_write
+from checkpoint_commit.changes import Change, as_staged
+from checkpoint_commit.iceberg import commit as iceberg
+from checkpoint_commit.outcomes import BlockOutcome, CommitOutcome, Rejected, TryLater, Unknown
+from checkpoint_commit.results import Results
+from checkpoint_control.writes.deletion import Deleted, DeletionOutcome, Kept, delete_write, keep_from_landing, retain_write
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token

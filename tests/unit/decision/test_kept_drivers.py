@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from checkpoint_operator.core.observation import DriverObservation, DriverState, Failure
-from checkpoint_operator.loop.kept_drivers import KeptDrivers, Place
-from checkpoint_operator.progress.activity import describe, how_far, share_of
-from checkpoint_operator.progress.epoch_progress import measure
-from checkpoint_operator.progress.tallies import Tallies
+from checkpoint_control.decision.observation import DriverObservation, DriverState, Failure
+from checkpoint_control.loop.kept_drivers import KeptDrivers, Place
+from checkpoint_control.progress.activity import describe, how_far, share_of
+from checkpoint_control.progress.epoch_progress import measure
+from checkpoint_control.progress.tallies import Tallies
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.progress_reports import DriverProgress, StartedAs, encode_advice, read_report

@@ -7,11 +7,11 @@ from typing import get_args
 
 import pytest
 
-from checkpoint_operator.core.actions import Action, Commit, Finish, Stall, Wait
-from checkpoint_operator.core.observation import Attempt, DriverState, Failure
-from checkpoint_operator.core.phases import MEANINGS, Phase, phase_after_error, phase_of
+from checkpoint_control.decision.actions import Action, Commit, Finish, Stall, Wait
+from checkpoint_control.decision.observation import Attempt, DriverState, Failure
+from checkpoint_control.decision.phases import MEANINGS, Phase, phase_after_error, phase_of
+from checkpoint_control.views.stored_status import read_status
 from checkpoint_operator.crd.definition import custom_resource_definition
-from checkpoint_operator.views.stored_status import read_status
 from checkpoint_protocol import reasons, writes
 from devtools.documentation.reference import pages
 from tests.support.stored_writes import StoredWrite

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint_operator.core import rules
-from checkpoint_operator.core.actions import (
+from checkpoint_control.decision import rules
+from checkpoint_control.decision.actions import (
     Action,
     Close,
     Commit,
@@ -23,9 +23,9 @@ from checkpoint_operator.core.actions import (
     StopDriver,
     Wait,
 )
-from checkpoint_operator.core.observation import Attempt, Change, DriverState, Failure, Observation, RowErrorLimit, Tables
-from checkpoint_operator.core.rules import RULES, decide, progress_deadline_s
-from checkpoint_operator.core.triggers import Between, News
+from checkpoint_control.decision.observation import Attempt, Change, DriverState, Failure, Observation, RowErrorLimit, Tables
+from checkpoint_control.decision.rules import RULES, decide, progress_deadline_s
+from checkpoint_control.decision.triggers import Between, News
 from checkpoint_protocol import reasons
 from checkpoint_protocol.records import CommitRecord, NoTarget
 from tests.support.effort import examples

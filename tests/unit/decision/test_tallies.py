@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from checkpoint_operator.progress.tallies import Tallies
+from checkpoint_control.progress.tallies import Tallies
 from checkpoint_protocol.ledger import Ledger
 from tests.support.records import KEY, ledger_over, put_chains, seal
 from tests.support.stores import MemoryStore, Wrapped

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from checkpoint_operator.core.observation import DriverObservation, DriverState
-from checkpoint_operator.local.host import LocalHost
-from checkpoint_operator.loop.observing import Observer
-from checkpoint_operator.loop.reconcile import Reconciler
-from checkpoint_operator.ports import Write
-from checkpoint_operator.sinks.registry import open_sink
+from checkpoint_commit.sinks.registry import open_sink
+from checkpoint_control.decision.observation import DriverObservation, DriverState
+from checkpoint_control.loop.observing import Observer
+from checkpoint_control.loop.reconcile import Reconciler
+from checkpoint_control.ports import Write
+from checkpoint_local.host import LocalHost
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.spec import parse_manifest

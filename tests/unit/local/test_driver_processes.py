@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_operator.core.observation import DriverObservation, DriverState
-from checkpoint_operator.local.another_spark import notice
-from checkpoint_operator.local.processes import DriverProcesses, environment_of, how_it_ended
+from checkpoint_control.decision.observation import DriverObservation, DriverState
+from checkpoint_local.another_spark import notice
+from checkpoint_local.processes import DriverProcesses, environment_of, how_it_ended
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.places.settings import Settings

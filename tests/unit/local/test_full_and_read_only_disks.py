@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from checkpoint_commit.catalogs.named import translate_catalog_error
+from checkpoint_commit.sinks.registry import open_sink
+from checkpoint_commit.sinks.writable import why_not_writable
+from checkpoint_control.validation.report import Findings
+from checkpoint_control.validation.target import check_target
 from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.placed import Placed
-from checkpoint_operator.catalogs.named import translate_catalog_error
-from checkpoint_operator.sinks.registry import open_sink
-from checkpoint_operator.sinks.writable import why_not_writable
-from checkpoint_operator.validation.report import Findings
-from checkpoint_operator.validation.target import check_target
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.manifest.spec import Spec, parse_manifest
@@ -28,7 +28,7 @@ from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.places.settings_place import SETTINGS_FILE
 from checkpoint_protocol.records import StagedFile
 from checkpoint_protocol.store.object_store import translate_store_error
-from checkpoint_spark.tasks.failures import of_spark
+from checkpoint_work.tasks.failures import of_spark
 from tests.support.privileges import without_privileges
 
 #: As each library says it of a file system of 64 KiB.

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from checkpoint_operator.local.other_processes import MARK_VARIABLE, end_leftovers
-from checkpoint_operator.local.processes import DriverProcesses, mark_of
+from checkpoint_local.other_processes import MARK_VARIABLE, end_leftovers
+from checkpoint_local.processes import DriverProcesses, mark_of
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.places.settings import Settings
 from tests.support.waiting import patience

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cleaning.cleaner import CleanedEpoch, Cleaner, KeptEpoch
-from checkpoint_operator.commit.staged_files import Tails, find_missing, remove_files
-from checkpoint_operator.writes.deletion import Deleted, Kept, delete_write
+from checkpoint_commit.staged_files import Tails, find_missing, remove_files
+from checkpoint_control.writes.cleaning import CleanedEpoch, Cleaner, KeptEpoch
+from checkpoint_control.writes.deletion import Deleted, Kept, delete_write
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.ledger import Ledger

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.core.actions import Action, Finish, Wait
-from checkpoint_operator.core.observation import Observation
-from checkpoint_operator.local.lock import RunnerLock
-from checkpoint_operator.local.runner import Report, Runner
-from checkpoint_operator.loop.reconcile import Round
-from checkpoint_operator.pipelines.decisions import Named
-from checkpoint_operator.progress.tallies import Tallies
+from checkpoint_control.decision.actions import Action, Finish, Wait
+from checkpoint_control.decision.observation import Observation
+from checkpoint_control.loop.reconcile import Round
+from checkpoint_control.pipelines.decisions import Named
+from checkpoint_control.progress.tallies import Tallies
+from checkpoint_local.lock import RunnerLock
+from checkpoint_local.runner import Report, Runner
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.ledger import Ledger

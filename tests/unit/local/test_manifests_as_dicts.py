@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow.compute
 import pytest
 
-from checkpoint_operator.cli.files import manifest_of
+from checkpoint_local.cli.files import manifest_of
 from checkpoint_protocol.manifest.spec import ManifestInvalid
 from checkpointed_writes.documents import plain_manifest
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_operator.local.lock import Holder, RunnerLock
-from checkpoint_operator.local.other_processes import start_of, state_of
-from checkpoint_operator.local.runner import Runner
+from checkpoint_local.lock import Holder, RunnerLock
+from checkpoint_local.other_processes import start_of, state_of
+from checkpoint_local.runner import Runner
 from checkpoint_protocol.manifest.spec import parse_manifest
 from checkpoint_protocol.places.settings import Settings
 from tests.support.manifests import manifest

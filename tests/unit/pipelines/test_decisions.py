@@ -8,8 +8,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoint_operator.pipelines.decisions import Decision, Named, Seen, Wanted, decide_stages, named
-from checkpoint_operator.pipelines.hashes import Hashes
+from checkpoint_control.pipelines.decisions import Decision, Named, Seen, Wanted, decide_stages, named
+from checkpoint_control.pipelines.hashes import Hashes
 
 STAGES = ("parse", "embed", "summarise")
 

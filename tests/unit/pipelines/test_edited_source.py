@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_operator.writes.registration import changed_parts
+from checkpoint_control.writes.registration import changed_parts
 from checkpoint_protocol import writes
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.spec import CheckpointedWrite, Spec, parse_manifest

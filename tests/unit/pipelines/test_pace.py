@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from checkpoint_operator.pipelines.shown import Pace, pace_of
+from checkpoint_control.pipelines.shown import Pace, pace_of
 from tests.support.records import launch, ledger_over, plan, seal
 from tests.support.stores import MemoryStore
 

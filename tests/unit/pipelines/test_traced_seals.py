@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkpoint_operator.views.traced_seals import UNENDING, Traced, traced
+from checkpoint_control.views.traced_seals import UNENDING, Traced, traced
 from checkpoint_protocol.records import Seal, StageFile, StageTarget
 from checkpoint_protocol.rows.lineage import Run, Span
 from checkpoint_protocol.rows.positions import Range

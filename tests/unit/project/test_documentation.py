@@ -12,9 +12,9 @@ import yaml
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
-from checkpoint_operator.cli.main import main as command_line
-from checkpoint_operator.views.reason_texts import reason_texts
-from checkpoint_operator.yaml_documents import parse_documents
+from checkpoint_control.views.reason_texts import reason_texts
+from checkpoint_control.yaml_documents import parse_documents
+from checkpoint_local.cli.main import main as command_line
 from checkpoint_protocol import reasons
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND, Spec, parse_manifest, validate_model
 from checkpoint_protocol.places.settings import Settings

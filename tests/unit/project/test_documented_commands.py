@@ -17,9 +17,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from checkpoint_operator.catalogs.named import open_catalog
-from checkpoint_operator.cli.files import find_settings, load_settings
-from checkpoint_operator.cli.main import main as command_line
+from checkpoint_commit.catalogs.named import open_catalog
+from checkpoint_local.cli.files import find_settings, load_settings
+from checkpoint_local.cli.main import main as command_line
 from examples.prepare_data import packaged
 from tests.unit.project.test_documentation import DOCUMENTS, ROOT, blocks
 

@@ -14,8 +14,8 @@ import pyarrow.csv as pc
 import pytest
 from click.testing import CliRunner
 
-from checkpoint_operator.cli.main import main as command_line
-from checkpoint_operator.yaml_documents import parse_document
+from checkpoint_control.yaml_documents import parse_document
+from checkpoint_local.cli.main import main as command_line
 from checkpoint_protocol.manifest.spec import parse_manifest
 from tests.support.commands_of_examples import commands_of
 

@@ -47,7 +47,7 @@ def test_a_changed_module_is_judged_by_the_tests_that_import_it_and_a_changed_te
 
 
 def test_a_module_of_a_format_is_judged_also_by_what_starts_processes_for_it(graph: grimp.ImportGraph) -> None:
-    found = reached_by(["formats/checkpoint_formats/iceberg/writing/metrics.py"], graph)
+    found = reached_by(["core/checkpoint_formats/iceberg/writing/metrics.py"], graph)
 
     assert "tests/end_to_end/test_files.py" in found
     assert "tests/contract/test_tables_iceberg.py" in found
@@ -72,7 +72,7 @@ def test_the_tables_of_what_is_run_name_modules_and_tests_that_exist(graph: grim
 @pytest.mark.parametrize(
     ("path", "module"),
     [
-        ("operator/checkpoint_operator/cli/__init__.py", "checkpoint_operator.cli"),
+        ("local/checkpoint_local/cli/__init__.py", "checkpoint_local.cli"),
         ("tests/servers.py", "tests.servers"),
         ("examples/nearest_images.py", None),
         ("docs/guides/upsert.md", None),

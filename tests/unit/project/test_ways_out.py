@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from checkpoint_operator.views.reason_texts import reason_texts
+from checkpoint_control.views.reason_texts import reason_texts
 from checkpoint_protocol.manifest.spec import ManifestInvalid, parse_manifest
 from tests.support import ways_out
 from tests.support.corrected_manifests import CORRECTIONS

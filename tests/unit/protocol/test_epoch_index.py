@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pytest
 
+from checkpoint_control.loop.keys_objects import compacting
 from checkpoint_formats.keys_objects import put_together, read_object, write_object
-from checkpoint_operator.loop.keys_objects import compacting
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import EpochKey, new_token

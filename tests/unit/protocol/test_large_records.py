@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from checkpoint_commit.results import Coverage, gather
+from checkpoint_control.progress.row_errors import place_of
+from checkpoint_control.views.inspection import inspect_store
+from checkpoint_control.writes.deletion import delete_write
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.planning import MOST_PIECES, plan_tasks
 from checkpoint_formats.port import Chunk, Described
 from checkpoint_formats.rows.batch_sizing import BatchSizing
-from checkpoint_operator.commit.results import Coverage, gather
-from checkpoint_operator.progress.row_errors import place_of
-from checkpoint_operator.views.inspection import inspect_store
-from checkpoint_operator.writes.deletion import delete_write
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token
@@ -43,9 +43,9 @@ from checkpoint_protocol.rows.quarantine import most_rows
 from checkpoint_protocol.store.object_store import open_store
 from checkpoint_protocol.store.parts import Input, InputInParts, cut_files
 from checkpoint_protocol.store.put_once import put_once
-from checkpoint_spark.driver.attempt import run_attempt
-from checkpoint_spark.inputs.epoch_input import fix_input
-from checkpoint_spark.tasks.executor import execute_order
+from checkpoint_work.driver.attempt import run_attempt
+from checkpoint_work.inputs.epoch_input import fix_input
+from checkpoint_work.tasks.executor import execute_order
 from tests.support.effort import examples
 from tests.support.inputs import input_of_files
 from tests.support.records import DIGEST, KEY, TOKEN, end_epoch, input_of, launch, ledger_over, plan, rows_file, seal

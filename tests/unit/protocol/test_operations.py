@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from checkpoint_operator.commit.changes import StagedChange, changes_nothing, only
+from checkpoint_commit.changes import StagedChange, changes_nothing, only
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.manifest.sink import Sink

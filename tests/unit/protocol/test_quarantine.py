@@ -26,7 +26,7 @@ from checkpoint_protocol.records import (
 )
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.rows.quarantine import describe_limit, most_rows
-from checkpoint_spark.tasks.quarantine import Allowance, QuarantineOfSegment, describe
+from checkpoint_work.steps.quarantine import Allowance, QuarantineOfSegment, describe
 from tests.support.records import DIGEST, KEY, TOKEN, input_of, launch, ledger_over, plan, position_of, rows_file, seal
 from tests.support.stores import MemoryStore
 

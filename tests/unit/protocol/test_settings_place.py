@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from pyiceberg.exceptions import ForbiddenError
 from sqlalchemy.exc import OperationalError
 
+from checkpoint_commit.catalogs.named import open_catalog, translate_catalog_error
 from checkpoint_formats.failures import reading
 from checkpoint_formats.files.binary.reader import BinaryReader
 from checkpoint_formats.files.csv.reader import CsvReader
@@ -25,9 +26,8 @@ from checkpoint_formats.files.parquet.reader import ParquetReader
 from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_formats.port import FileReader
 from checkpoint_formats.rows.batch_sizing import BatchSizing
-from checkpoint_operator.catalogs.named import open_catalog, translate_catalog_error
-from checkpoint_operator.cluster.config import load_config
-from checkpoint_operator.cluster.main import load_settings
+from checkpoint_operator.config import load_config
+from checkpoint_operator.main import load_settings
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest.sources.source import FilesSource
 from checkpoint_protocol.manifest.spec import ManifestInvalid
@@ -45,7 +45,7 @@ from checkpoint_protocol.places.storage import (
 from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.store.object_store import translate_store_error
-from checkpoint_spark.tasks.executor import STORAGE_FILE_VARIABLE, STORAGE_VARIABLE, storage_settings
+from checkpoint_work.tasks.executor import STORAGE_FILE_VARIABLE, STORAGE_VARIABLE, storage_settings
 from tests.support.reading import files_source
 
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -132,7 +132,7 @@ def test_a_message_names_the_field_where_this_process_has_it_from(what: str, pla
 def test_every_text_that_names_the_settings_file_is_among_the_places() -> None:
     found = {
         f"{path.relative_to(ROOT)}: {text}"
-        for folder in ("protocol", "formats", "operator", "spark_app")
+        for folder in ("core", "operator", "spark_app", "local")
         for path in (ROOT / folder).rglob("*.py")
         if path.name != "settings_place.py"
         for text in texts_of(ast.parse(path.read_text()))

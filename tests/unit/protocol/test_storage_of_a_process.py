@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_operator.local.processes import environment_of
+from checkpoint_local.processes import environment_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.manifest.spec import parse_manifest, validate_model
 from checkpoint_protocol.places.setting_values import reveal
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_spark.driver.main import EXIT_FAILED, drive, parse, words_of
-from checkpoint_spark.process.process_settings import LOCAL_STORAGE_VARIABLE
-from checkpoint_spark.tasks.executor import STORAGE_FILE_VARIABLE, STORAGE_VARIABLE, storage_settings
+from checkpoint_work.process.process_settings import LOCAL_STORAGE_VARIABLE
+from checkpoint_work.tasks.executor import STORAGE_FILE_VARIABLE, STORAGE_VARIABLE, storage_settings
 from tests.support.manifests import manifest
 
 HIDDEN = "hidden-7c1f"

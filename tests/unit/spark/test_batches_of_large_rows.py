@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from checkpoint_spark.tasks.batches import MOST_BYTES_JOINED, Group, each_alone, of_at_least, of_exactly
+from checkpoint_work.steps.batches import MOST_BYTES_JOINED, Group, each_alone, of_at_least, of_exactly
 from tests.support.batches import Rows
 
 MB = 1 << 20

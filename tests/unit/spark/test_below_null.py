@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkpoint_protocol import reasons
-from checkpoint_spark.steps.values.below_null import requires_values
-from checkpoint_spark.steps.values.schema_cast import ValueMismatch, fit
+from checkpoint_work.steps.values.below_null import requires_values
+from checkpoint_work.steps.values.schema_cast import ValueMismatch, fit
 from tests.support.effort import examples
 
 _PLAIN: dict[pa.DataType, st.SearchStrategy[Any]] = {

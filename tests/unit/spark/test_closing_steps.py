@@ -13,11 +13,11 @@ import pytest
 
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.steps import Step
-from checkpoint_spark.steps import loading
-from checkpoint_spark.steps.calling import event_loop
-from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.loading import closing_steps
-from checkpoint_spark.steps.places import Place
+from checkpoint_work.steps import loading
+from checkpoint_work.steps.calling import event_loop
+from checkpoint_work.steps.engine import Pipeline
+from checkpoint_work.steps.loading import closing_steps
+from checkpoint_work.steps.places import Place
 from tests.support.waiting import until
 
 SCHEMA = pa.schema([("id", pa.int64())])

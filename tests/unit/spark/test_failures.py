@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable, Superseded
-from checkpoint_spark.tasks.failures import TaskFailed, end_task, of_spark, unwrap, wrap
+from checkpoint_work.tasks.failures import TaskFailed, end_task, of_spark, unwrap, wrap
 
 JAVA_STACK = (
     "\n\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:581)"
@@ -24,7 +24,7 @@ def relayed(text: str) -> str:
         "Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times, most recent failure: Lost task 0.3 in stage 0.0 "
         "(TID 3) (host executor driver): org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
         '  File "/x/executor.py", line 90, in execute\n    raise wrap(error)\n'
-        f"checkpoint_spark.tasks.failures.TaskFailed: {text}\n{JAVA_STACK}"
+        f"checkpoint_work.tasks.failures.TaskFailed: {text}\n{JAVA_STACK}"
     )
 
 

@@ -15,7 +15,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import InputRecord, LaunchRecord, NoTarget, SourceFile
 from checkpoint_protocol.store.parts import Input
-from checkpoint_spark.inputs.epoch_input import Earlier, fix_input, list_source
+from checkpoint_work.inputs.epoch_input import Earlier, fix_input, list_source
 from tests.support.records import end_epoch
 from tests.support.sources import source_of
 from tests.support.stores import MemoryStore

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from checkpoint_commit.results import gather
+from checkpoint_control.loop.keys_objects import compacting
 from checkpoint_formats import keys_objects
-from checkpoint_operator.commit.results import gather
-from checkpoint_operator.loop.keys_objects import compacting
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token

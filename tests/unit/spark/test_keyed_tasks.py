@@ -20,7 +20,7 @@ from checkpoint_protocol.records import KeysCovered, NoTarget, PlanRecord, Seal
 from checkpoint_protocol.rows.keys import add_key_sets, key_set
 from checkpoint_spark.dataframes import keys
 from checkpoint_spark.dataframes.tasks import PartitionOrder, run_keyed_task
-from checkpoint_spark.tasks.ending import Ending, Left
+from checkpoint_work.tasks.ending import Ending, Left
 from tests.support.records import KEY, launch, ledger_over
 from tests.support.steps_here import steps_here
 from tests.support.stores import MemoryStore

@@ -12,11 +12,11 @@ import pytest
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.manifest.steps import Step
-from checkpoint_spark.process.last_call import describe_last_call, open_note, tell_nobody
-from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.failing.row_isolation import RowIsolation
-from checkpoint_spark.steps.places import Place
-from checkpoint_spark.tasks.failures import of_spark, wrap
+from checkpoint_work.process.last_call import describe_last_call, open_note, tell_nobody
+from checkpoint_work.steps.engine import Pipeline
+from checkpoint_work.steps.failing.row_isolation import RowIsolation
+from checkpoint_work.steps.places import Place
+from checkpoint_work.tasks.failures import of_spark, wrap
 
 #: As Spark begins and ends a worker's task: its file is there from the beginning, and only an orderly end removes it.
 WORKER = """
@@ -24,7 +24,7 @@ import ctypes, faulthandler, os, signal, sys, threading, time
 file = open(os.path.join(os.environ["PYTHON_FAULTHANDLER_DIR"], str(os.getpid())), "w")
 faulthandler.enable(file=file)
 print(os.getpid(), flush=True)
-from checkpoint_spark.process.last_call import open_note
+from checkpoint_work.process.last_call import open_note
 begun = open_note(os.environ)
 begun("first", "rows 0 to 9 of /in/a.parquet")
 begun("größe", "rows 10 to 19 of /in/é.parquet")

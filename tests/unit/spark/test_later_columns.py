@@ -8,7 +8,7 @@ from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.records import IcebergTarget, LaunchRecord, TargetRecord
-from checkpoint_spark.driver.output import later_columns
+from checkpoint_work.driver.output import later_columns
 from tests.support.records import ICEBERG, KEY, launch
 from tests.support.stores import MemoryStore
 

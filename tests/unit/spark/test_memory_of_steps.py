@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_spark.step_process.memory import left_bytes
+from checkpoint_work.step_process.memory import left_bytes
 from tests.support.waiting import patience
 
 MIB = 1 << 20
@@ -75,7 +75,7 @@ def test_a_container_that_is_full_leaves_nothing_and_where_nobody_says_nothing_i
 def test_a_process_beyond_its_limit_is_refused_memory_and_not_ended(tmp_path: Path, taken: str) -> None:
     code = (
         "import numpy, pyarrow, sys, pathlib\n"
-        "from checkpoint_spark.step_process.memory import limit_memory\n"
+        "from checkpoint_work.step_process.memory import limit_memory\n"
         "root = pathlib.Path(sys.argv[1])\n"
         "(root / 'proc/self').mkdir(parents=True)\n"
         "(root / 'proc/self/status').write_text(pathlib.Path('/proc/self/status').read_text())\n"

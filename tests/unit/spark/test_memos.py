@@ -26,14 +26,14 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.records import ClosedRecord, PlanRecord
 from checkpoint_protocol.rows.positions import Range
-from checkpoint_spark.process.reporting import InHand
-from checkpoint_spark.steps.calling.calls import Surroundings
-from checkpoint_spark.steps.calling.memo_values import encode, memo_key, rows_of
-from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.failing.row_isolation import RowIsolation
-from checkpoint_spark.steps.places import Place
-from checkpoint_spark.steps.row_keys import NamedRow
-from checkpoint_spark.tasks.memos import Memos, MemosOf, earlier_memos, earlier_memos_by_number
+from checkpoint_work.process.reporting import InHand
+from checkpoint_work.steps.calling.calls import Surroundings
+from checkpoint_work.steps.calling.memo_values import encode, memo_key, rows_of
+from checkpoint_work.steps.engine import Pipeline
+from checkpoint_work.steps.failing.row_isolation import RowIsolation
+from checkpoint_work.steps.places import Place
+from checkpoint_work.steps.row_keys import NamedRow
+from checkpoint_work.tasks.memos import Memos, MemosOf, earlier_memos, earlier_memos_by_number
 from tests.support.records import DIGEST, launch, ledger_over, plan
 from tests.support.stores import MemoryStore
 from tests.support.waiting import until

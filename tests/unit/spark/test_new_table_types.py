@@ -13,14 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from checkpoint_operator.sinks.table_types import iceberg_schema, lance_schema
+from checkpoint_commit.sinks.table_types import iceberg_schema, lance_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.steps import Step
-from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.failing.row_isolation import RowIsolation
-from checkpoint_spark.steps.places import Place
-from checkpoint_spark.steps.values.schema_cast import ValueMismatch
+from checkpoint_work.steps.engine import Pipeline
+from checkpoint_work.steps.failing.row_isolation import RowIsolation
+from checkpoint_work.steps.places import Place
+from checkpoint_work.steps.values.schema_cast import ValueMismatch
 
 PLACE = Place("/in/a.parquet", "rows", 100)
 MONEY = pa.decimal128(12, 2)

@@ -30,8 +30,8 @@ from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import IcebergTarget, PinnedIceberg
 from checkpoint_protocol.rows.positions import Range
-from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.places import Place
+from checkpoint_work.steps.engine import Pipeline
+from checkpoint_work.steps.places import Place
 from tests.support.effort import examples
 from tests.support.reading import chunks_of, open_reader, read_whole
 from tests.support.records import KEY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkpoint_spark.steps.calling.outages import Outages, Tried, Verdict
+from checkpoint_work.steps.calling.outages import Outages, Tried, Verdict
 
 
 class Clock:

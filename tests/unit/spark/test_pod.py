@@ -91,7 +91,7 @@ def test_the_executors_template_becomes_a_file(tmp_path: Path, monkeypatch: pyte
 DEEP = """
 import hashlib, sys, time
 from checkpoint_spark.pods import pod
-from checkpoint_spark.tasks.ending import Ending
+from checkpoint_work.tasks.ending import Ending
 from tests.support.waiting import patience
 pod._end_on_sigterm(Ending())
 if sys.argv[1] == "python":
@@ -119,7 +119,7 @@ LAST = """
 import os, sys, time
 from pathlib import Path
 from checkpoint_spark.pods import pod
-from checkpoint_spark.tasks.ending import Ending
+from checkpoint_work.tasks.ending import Ending
 folder = Path(sys.argv[1])
 (folder / f"task-{os.getppid()}").touch()
 pod._end_on_sigterm(Ending(folder))

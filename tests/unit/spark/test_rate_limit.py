@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from checkpoint_protocol.manifest.steps import RateLimit
-from checkpoint_spark.steps.calling.rate_limit import Pacing
+from checkpoint_work.steps.calling.rate_limit import Pacing
 
 
 class JumpingLoop(asyncio.SelectorEventLoop):

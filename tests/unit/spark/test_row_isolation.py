@@ -14,9 +14,9 @@ import pytest
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.manifest.steps import Step
-from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.failing.row_isolation import OUTPUT, RowIsolation
-from checkpoint_spark.steps.places import Place
+from checkpoint_work.steps.engine import Pipeline
+from checkpoint_work.steps.failing.row_isolation import OUTPUT, RowIsolation
+from checkpoint_work.steps.places import Place
 
 PLACE = Place("/in/a.parquet", "rows", 100)
 TEN = pa.record_batch({"id": list(range(10)), "text": [f"t{number}" for number in range(10)]})

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from checkpoint_formats.port import Chunk
-from checkpoint_spark.tasks.rows_by_position import PlacedChunk
+from checkpoint_work.tasks.rows_by_position import PlacedChunk
 from tests.support.records import rows_file
 
 

@@ -14,11 +14,11 @@ from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.records import ClosedRecord, FailureRecord
-from checkpoint_spark.step_process.process import Opening, StepProcessEnded
-from checkpoint_spark.steps.failing.error_texts import text_of
-from checkpoint_spark.steps.row_numbers import asking_for_numbers
-from checkpoint_spark.tasks.batches import Failed
-from checkpoint_spark.tasks.steps_in_process import StepsInProcess, needs_step_process
+from checkpoint_work.step_process.process import Opening, StepProcessEnded
+from checkpoint_work.steps.batches import Failed
+from checkpoint_work.steps.failing.error_texts import text_of
+from checkpoint_work.steps.row_numbers import asking_for_numbers
+from checkpoint_work.tasks.steps_in_process import StepsInProcess, needs_step_process
 from tests.support.batches import Rows, batches
 from tests.support.records import launch, ledger_over
 from tests.support.step_processes import KILLED, Behaviour

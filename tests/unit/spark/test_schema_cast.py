@@ -13,7 +13,7 @@ import pytest
 from checkpoint_formats.rows.defaults import with_default
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_spark.steps.values.schema_cast import check_columns, fit
+from checkpoint_work.steps.values.schema_cast import check_columns, fit
 
 
 def column(given: pa.Array, wanted: pa.DataType, nullable: bool = True) -> list[Any]:

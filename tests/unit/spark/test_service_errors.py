@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 import requests
 
-from checkpoint_spark.steps.calling.service_errors import is_passing, retry_after_s, status_of
+from checkpoint_work.steps.calling.service_errors import is_passing, retry_after_s, status_of
 from checkpointed_writes import Retryable, RetryAfter, RowError
 from tests.support.http_service import Service, serving
 from tests.support.waiting import patience

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_spark.driver.attempt import SmallInput, run_attempt
 from checkpoint_spark.driver.main import parse
+from checkpoint_work.driver.attempt import SmallInput, run_attempt
 from tests.support.places import Place, on_disk
 from tests.support.writes import SCHEMA, manifest_for, reconciler_for, write_inputs
 

@@ -19,7 +19,7 @@ from checkpoint_protocol.manifest.spec import Quarantine
 from checkpoint_protocol.places.source_paths import distinct, identity_of, locate
 from checkpoint_protocol.places.storage import StorageEntry, StorageSettings
 from checkpoint_protocol.records import InputRecord, LaunchRecord, NoTarget, OutstandingRows, SourceFile, TakenFile
-from checkpoint_spark.inputs.epoch_input import Earlier, list_source
+from checkpoint_work.inputs.epoch_input import Earlier, list_source
 from tests.support.sources import source_of
 
 Rows = tuple[tuple[int, int], ...]

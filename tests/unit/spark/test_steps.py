@@ -14,10 +14,10 @@ import pytest
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.manifest.steps import Step
-from checkpoint_spark.steps.columns import declared_output
-from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.places import Place
-from checkpoint_spark.steps.values.schema_cast import ValueMismatch
+from checkpoint_work.steps.columns import declared_output
+from checkpoint_work.steps.engine import Pipeline
+from checkpoint_work.steps.places import Place
+from checkpoint_work.steps.values.schema_cast import ValueMismatch
 
 PLACE = Place("/in/größe.parquet", "rows", 100)
 TEN = pa.record_batch({"id": list(range(10)), "text": [f"t{number}" for number in range(10)]})

@@ -16,10 +16,10 @@ from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.records import RowPosition
 from checkpoint_protocol.rows.positions import Range
-from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.failing.row_isolation import RowIsolation
-from checkpoint_spark.steps.places import Place
-from checkpoint_spark.tasks.quarantine import describe
+from checkpoint_work.steps.engine import Pipeline
+from checkpoint_work.steps.failing.row_isolation import RowIsolation
+from checkpoint_work.steps.places import Place
+from checkpoint_work.steps.quarantine import describe
 
 PLACE = Place("/in/a.parquet", "rows", 100)
 TEN = pa.record_batch({"id": list(range(10))})

@@ -23,15 +23,15 @@ from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.rows.positions import Range
-from checkpoint_spark.steps.calling import event_loop
-from checkpoint_spark.steps.calling.calls import Surroundings
-from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.failing.failures import words_of
-from checkpoint_spark.tasks.batches import Failed
-from checkpoint_spark.tasks.flow import Finished, Flow
-from checkpoint_spark.tasks.quarantine import Allowance
-from checkpoint_spark.tasks.rows_by_position import RowsByPosition
-from checkpoint_spark.tasks.segments import Task, run_task
+from checkpoint_work.steps.batches import Failed
+from checkpoint_work.steps.calling import event_loop
+from checkpoint_work.steps.calling.calls import Surroundings
+from checkpoint_work.steps.engine import Pipeline
+from checkpoint_work.steps.failing.failures import words_of
+from checkpoint_work.steps.flow import Finished, Flow
+from checkpoint_work.steps.quarantine import Allowance
+from checkpoint_work.tasks.rows_by_position import RowsByPosition
+from checkpoint_work.tasks.segments import Task, run_task
 from tests.support.batches import Rows, batches
 from tests.support.reading import open_reader
 from tests.support.steps_here import steps_here

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_operator.code.archive import CodeArchive, put_archive
+from checkpoint_control.code.archive import CodeArchive, put_archive
 from checkpoint_protocol.code import archives
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.store import layout
 from checkpoint_protocol.store.object_store import ObstoreStore, open_store
-from checkpoint_spark.process.code import FOLDER_VARIABLE, have_code, private_folder, use_code
+from checkpoint_work.process.code import FOLDER_VARIABLE, have_code, private_folder, use_code
 from tests.support.archives import HOSTILE, zip_of
 
 PACKAGE = zip_of({"shape/__init__.py": "import json", "shape/data.txt": "größe", "shape/deep/__init__.py": ""})
@@ -163,7 +163,7 @@ import sys
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.store.object_store import open_store
-from checkpoint_spark.process.code import use_code
+from checkpoint_work.process.code import use_code
 uri, digest, other = sys.argv[1:]
 store = open_store(uri, StorageSettings())
 use_code(store, "u", None)
@@ -201,7 +201,7 @@ import os, sys
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.store.object_store import open_store
-from checkpoint_spark.process.code import use_code
+from checkpoint_work.process.code import use_code
 uri, folder = sys.argv[1:]
 store = open_store(uri, StorageSettings())
 try:

@@ -15,9 +15,9 @@ import pytest
 
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.steps import Step
-from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.places import Place
-from checkpoint_spark.steps.values.schema_cast import fit_array
+from checkpoint_work.steps.engine import Pipeline
+from checkpoint_work.steps.places import Place
+from checkpoint_work.steps.values.schema_cast import fit_array
 
 GIVEN: list[Any] = []
 NAIVE = datetime.datetime(2026, 1, 1, 5)  # noqa: DTZ001 - as a column without a zone has it

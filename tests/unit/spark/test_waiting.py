@@ -13,7 +13,7 @@ from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.records import DeletedRecord, LaunchRecord, StageIdentity
 from checkpoint_protocol.store.layout import deleted_path
 from checkpoint_protocol.store.put_once import put_once
-from checkpoint_spark.driver.waiting import Keep, await_next
+from checkpoint_work.driver.waiting import Keep, await_next
 from tests.support.records import KEY, end_epoch, launch, ledger_over, plan
 from tests.support.stores import MemoryStore, Wrapped
 

@@ -15,8 +15,8 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.spec import CheckpointSpec
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.rows.positions import Range
-from checkpoint_spark.tasks.rows_by_position import RowsByPosition
-from checkpoint_spark.tasks.segments import Task, run_task
+from checkpoint_work.tasks.rows_by_position import RowsByPosition
+from checkpoint_work.tasks.segments import Task, run_task
 from tests.support.reading import open_reader
 from tests.support.steps_here import steps_here
 from tests.support.stores import MemoryStore

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from checkpoint_protocol.manifest.steps import Step
-from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.places import Place
+from checkpoint_work.steps.engine import Pipeline
+from checkpoint_work.steps.places import Place
 
 _numbers = itertools.count()
 IDS = range(20)

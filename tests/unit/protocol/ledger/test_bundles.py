@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from checkpoint_operator.progress.tallies import Tallies
+from checkpoint_control.progress.tallies import Tallies
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import Seal, encode
 from checkpoint_protocol.store.bundles import BundledSeal
 from checkpoint_protocol.store.object_store import StoredObject
-from checkpoint_spark.driver.bundling import Bundler, bundling
+from checkpoint_work.driver.bundling import Bundler, bundling
 from tests.support.records import KEY, TOKEN, iceberg_file, plan, seal
 from tests.support.stores import MemoryStore, RetriesItsPuts
 

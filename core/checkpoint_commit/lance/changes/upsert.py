@@ -1,0 +1,157 @@
+"""Upsert into a Lance dataset: one version without the rows that merges have found, and with the staged fragments.
+
+A merge is a stage of the epoch: it reads the key columns of the fragments of one version, and says which of their rows have the
+key of a staged row. What it says of a fragment holds for as long as the fragment is as it was. So a version can be committed to
+if each of its fragments was merged; if others have added or changed some since, these are merged first (`MergeMissing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import lance
+import numpy as np
+from lance.file import LanceFileReader
+from lance.fragment import FragmentMetadata
+
+from checkpoint_commit.lance.changes.append import DATA_FILE_NAME, LanceAppend
+from checkpoint_commit.lance.changes.where import Remainder
+from checkpoint_commit.lance.files.footers import LanceFooters
+from checkpoint_commit.lance.history import LanceHistory
+from checkpoint_commit.outcomes import Rejected
+from checkpoint_commit.staged_files import Tails
+from checkpoint_formats.lance.datasets import DELETED_ROW, identity_of, is_not_found
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
+from checkpoint_protocol.places.storage import StorageSettings, lance_options
+from checkpoint_protocol.records import LanceDeletes, SourceFile, Upsert
+
+#: By which Lance makes rows of the old fragments and of the new ones out of an Update, and not columns.
+_UPDATE_MODE: Final = "rewrite_rows"
+
+_Rows = np.ndarray[Any, np.dtype[np.uint64]]
+
+
+class MergeMissing(Exception):
+    """A version of the dataset has fragments that were not merged. Nothing was sent for it."""
+
+    def __init__(self, at_version: int) -> None:
+        super().__init__(f"version {at_version} is not merged")
+        self.at_version = at_version
+
+
+@dataclass(slots=True)
+class Merged:
+    """What the merges of an epoch have found: for each fragment that was read, by what it is, the files that name rows of it."""
+
+    fragments: dict[str, list[LanceDeletes]] = field(default_factory=dict)
+
+    def add(self, read: Iterable[SourceFile], found: Iterable[LanceDeletes]) -> None:
+        """Add one merge. NeedsChange(StagedResultRefused) if it names rows of what it has not read."""
+        by_name: dict[str, list[LanceDeletes]] = {}
+        for file in read:
+            by_name[file.path] = self.fragments[file.etag] = []
+        for deletes in found:
+            if deletes.source not in by_name or not DATA_FILE_NAME.fullmatch(deletes.path):
+                raise NeedsChange(
+                    reasons.STAGED_RESULT_REFUSED,
+                    f"a seal of a merge names {deletes.path!r} with rows of {deletes.source!r}, which the merge had not to read",
+                )
+            by_name[deletes.source].append(deletes)
+
+
+@dataclass(slots=True)
+class LanceUpsert:
+    """The staged fragments of an epoch, in the place of the rows that merges have found. A LanceChange.
+
+    `merged`: None where no merge was done yet; one is needed in any case, as it looks for keys that several staged rows have.
+    """
+
+    operation: Upsert
+    staged: LanceAppend
+    storage: StorageSettings
+    merged: Merged | None = None
+    #: What is left of each fragment, by what it was: most are the same in the version after this one.
+    _left: dict[str, Remainder | None] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.staged)
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        return self.staged.sizes
+
+    @property
+    def incompatibility(self) -> Rejected | None:
+        return self.staged.incompatibility
+
+    def find_conflict(self, dataset: Any, history: LanceHistory) -> Rejected | None:
+        """Raises MergeMissing: what others have done since the last merge has to be merged, too, and is in nobody's way."""
+        self._merged_of(dataset)
+        return None
+
+    def lance_operation(self, open_version: Callable[[], Any]) -> Any:
+        dataset = open_version()
+        removed: list[int] = []
+        updated: list[FragmentMetadata] = []
+        left: dict[str, Remainder | None] = {}
+        for fragment, deletes in self._merged_of(dataset):
+            what_it_is = identity_of(fragment)
+            known = what_it_is in self._left
+            left[what_it_is] = remainder = self._left[what_it_is] if known else self._without(dataset.uri, fragment, deletes)
+            if remainder is not None and remainder.fragment is not None:
+                updated.append(remainder.fragment)
+            elif remainder is not None:
+                removed.append(fragment.fragment_id)
+        self._left = left
+        new = self.staged.fragments if self.operation.when_matched == "Update" else []
+        return lance.LanceOperation.Update(
+            removed_fragment_ids=removed, updated_fragments=updated, new_fragments=new, update_mode=_UPDATE_MODE
+        )
+
+    def _merged_of(self, dataset: Any) -> list[tuple[Any, Sequence[LanceDeletes]]]:
+        fragments = [(fragment, identity_of(fragment)) for fragment in dataset.get_fragments()]
+        merged = self.merged
+        if merged is None or any(what_it_is not in merged.fragments for _, what_it_is in fragments):
+            raise MergeMissing(dataset.version)
+        return [(fragment, merged.fragments[what_it_is]) for fragment, what_it_is in fragments]
+
+    def _without(self, uri: str, fragment: Any, deletes: Sequence[LanceDeletes]) -> Remainder | None:
+        """Return what is left of a fragment; None if all is. Puts an object with the rows: nothing names it until the commit."""
+        if not deletes:
+            return None
+        rows: _Rows = np.unique(np.concatenate([self._rows_of(uri, one, fragment.physical_rows) for one in deletes]))
+        if len(rows) and rows[-1] >= fragment.physical_rows:
+            raise NeedsChange(
+                reasons.STAGED_RESULT_REFUSED,
+                f"{deletes[0].path} names the row {rows[-1]} of {deletes[0].source}, which has {fragment.physical_rows}",
+            )
+        try:
+            return Remainder(fragment.delete_rows(rows.tolist()))
+        except (ValueError, OSError) as error:
+            raise Retryable(
+                reasons.STORE_UNAVAILABLE, f"rows of {deletes[0].source} cannot be taken out: {one_line(error)}"
+            ) from error
+
+    def _rows_of(self, uri: str, deletes: LanceDeletes, most: int) -> _Rows:
+        """Return the rows that a file names, of a fragment that has so many. What is read is bounded by that, not by the file."""
+        whole, options = f"{uri.rstrip('/')}/data/{deletes.path}", lance_options(uri, self.storage)
+        try:
+            # Before Lance opens it: it has as many metadata, and as large values, as who made it has liked.
+            footers = LanceFooters(uri.rstrip("/"), options, Tails(self.storage))
+            footers.expect_schema(DELETED_ROW)
+            rows_there = footers.count_rows(deletes.path, range(len(DELETED_ROW)))
+            if rows_there != deletes.rows or deletes.rows > most:
+                raise NeedsChange(
+                    reasons.STAGED_RESULT_REFUSED,
+                    f"the staged file {whole} is not one that names {deletes.rows} of {most} rows of a fragment",
+                )
+            table = LanceFileReader(whole, storage_options=options or None).read_all().to_table()
+        except (ValueError, OSError) as error:
+            if is_not_found(error):
+                raise NeedsChange(reasons.STAGED_FILE_MISSING, f"the staged file {whole} is gone") from error
+            raise Retryable(reasons.STORE_UNAVAILABLE, f"{whole} cannot be read: {one_line(error)}") from error
+        rows: _Rows = table.column(0).to_numpy()
+        return rows

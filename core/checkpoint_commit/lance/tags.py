@@ -1,0 +1,46 @@
+"""The tag of a Lance commit, which is put on its version right after it.
+
+Lance keeps tags in objects of their own, so that a commit and its tag are two requests. Whoever finds the commit sets the tag and
+records the commit after that: a committer that dies in between is followed by one that does the same. Setting it again changes
+nothing, as an epoch has one version.
+
+A tag of that name on another version is somebody else's and is not moved. It is looked for before the commit, too, as the rows
+are in the dataset afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from checkpoint_commit.lance import commit as lance
+from checkpoint_commit.lance.port import LanceTable
+from checkpoint_commit.outcomes import CommitOutcome, Committed, Rejected, TryLater
+from checkpoint_commit.results import Results
+from checkpoint_protocol.errors import NeedsChange, Retryable
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.ledger import Ledger
+
+
+class TaggedTable(LanceTable, Protocol):
+    """The dataset of a sink that may name a tag."""
+
+    def refuse_tag(self, key: EpochKey) -> None:
+        """NeedsChange(TagExists) if a version that is not the epoch's own has the tag."""
+
+    def set_tag(self, key: EpochKey, version: int) -> None:
+        """See to it that the version has the tag. NeedsChange if it cannot."""
+
+
+def commit(table: TaggedTable, ledger: Ledger, results: Results) -> CommitOutcome:
+    """Put the results into the dataset, once, and see to it that the version with them has its tag."""
+    try:
+        if ledger.commits.read_claim(0) is None:
+            table.refuse_tag(ledger.key)
+        outcome = lance.commit(table, ledger, results)
+        if isinstance(outcome, Committed):
+            table.set_tag(ledger.key, outcome.commit_id)
+    except NeedsChange as error:
+        return Rejected(error.reason, error.message)
+    except Retryable as error:
+        return TryLater(error.reason, error.message)
+    return outcome

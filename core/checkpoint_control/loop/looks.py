@@ -1,0 +1,173 @@
+"""Looks for what no epoch has taken yet, between the epochs of a write with a trigger. A look is a hint, and changes no record.
+
+What an epoch takes its first driver fixes; that a look misses something, or sees what the driver passes over, costs an epoch
+that is late, or one without rows. What is remembered between looks is lost with the process, and found again.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from checkpoint_commit.ports import FoundItem
+from checkpoint_control.decision.triggers import Between, News, is_enough, next_time
+from checkpoint_control.loop.keys_objects import compacting
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.ledger.epoch_index import index_of, of_the_source
+from checkpoint_protocol.manifest.spec import Spec
+from checkpoint_protocol.places.uris import local_path
+from checkpoint_protocol.records import TakenFile, TakenRecord
+
+#: Of so many new files each is told apart from those that come later; of more only their number is known.
+_MOST_REMEMBERED: Final = 1_000_000
+#: What a record holds.
+_MOST: Final = (1 << 63) - 1
+
+
+#: Gives what each member of a source has now, given what was taken; None: it cannot be looked at, so that a driver has to.
+#: Raises CheckpointError as reading does.
+ListNews = Callable[[TakenRecord, "Known"], Iterator[FoundItem] | None]
+
+
+class Known:
+    """What the epochs up to one have taken, in eight bytes for each name, and for each name with what it held.
+
+    `keeps_fragments`: what was taken is kept as it is recorded, too, in `fragments`, by name.
+    """
+
+    def __init__(self, epoch: int, files: Iterable[TakenFile] = (), *, keeps_fragments: bool = False) -> None:
+        self.epoch = epoch
+        self.fragments: dict[str, TakenFile] = {}
+        names, versions = array("Q"), array("Q")
+        for file in files:
+            names.append(_digest(file.path))
+            versions.append(_digest(file.path, file.etag))
+            if keeps_fragments:
+                self.fragments[file.path] = file
+        self._names, self._versions = array("Q", sorted(names)), array("Q", sorted(versions))
+
+    def has_name(self, name: str) -> bool:
+        return _is_in(self._names, _digest(name))
+
+    def has(self, name: str, version: str) -> bool:
+        return self.has_digest(_digest(name, version))
+
+    def has_digest(self, digest: int) -> bool:
+        return _is_in(self._versions, digest)
+
+
+def known_of(spec: Spec, epoch: int, files: Iterable[TakenFile]) -> Known:
+    """Return what the epochs up to one have taken, as looks of this write need it."""
+    # Its own commits change each fragment, so that names alone do not tell which are new.
+    return Known(epoch, files, keeps_fragments=spec.sink.mode == "AddColumns")
+
+
+def _is_in(numbers: array[int], number: int) -> bool:
+    at = bisect_left(numbers, number)
+    return at < len(numbers) and numbers[at] == number
+
+
+def _digest(*texts: str) -> int:
+    data = "\0".join(texts).encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big")
+
+
+@dataclass(slots=True)
+class Looks:
+    """The looks of one write. `now` is the wall clock; `is_asked`: a person waits, so that no schedule counts."""
+
+    spec: Spec
+    list_news: ListNews
+    now: Callable[[], datetime.datetime]
+    is_asked: bool = False
+    _known: Known | None = None
+    _taken: TakenRecord | None = None
+    _news: News | None = None
+    _looked_at: datetime.datetime | None = None
+    #: Of the last look, what was new.
+    _seen: set[int] = field(default_factory=set)
+    #: What was new before the last epoch, which has left nothing, and has not taken it: its driver passes it over.
+    _passed_over: set[int] = field(default_factory=set)
+
+    def between(self, ledger: Ledger) -> Between:
+        """Return what is known after this epoch, which is committed; look at the source if that is due."""
+        now, trigger = self.now(), self.spec.trigger
+        assert trigger is not None
+        if self._known is None or self._known.epoch != ledger.key.epoch:
+            self._begin_after(ledger)
+        if not self.is_asked and (due_in_s := self._due_in_s(ledger, now)) > 0:
+            return Between(due_in_s, self._news)
+        self._news, self._looked_at = self._look(), now
+        least = None if self.is_asked else trigger.at_least
+        if is_enough(least, self._news, now):
+            return Between(0.0, self._news, begins=True)
+        return Between(max(0.0, (next_time(trigger, now) - now).total_seconds()), self._news)
+
+    def news_since(self, ledger: Ledger) -> News:
+        """Return what the source has that no epoch up to this one has taken."""
+        self._begin_after(ledger)
+        return self._look()
+
+    def _due_in_s(self, ledger: Ledger, now: datetime.datetime) -> float:
+        """Counted from the last look, or from the beginning of this epoch: a look that is late is made at once, and is one."""
+        trigger = self.spec.trigger
+        assert trigger is not None
+        reader = of_the_source(ledger)
+        if self._looked_at is None:
+            record = reader.inputs.read_committed_input()
+            if record is not None and record.totals.left:
+                return 0.0
+        launch = reader.attempts.read_launch(1)
+        began = launch.began if launch is not None else None
+        after = self._looked_at or (datetime.datetime.fromisoformat(began.at) if began is not None else None)
+        # A clock that was ahead when the epoch began must not put off the next one for ever.
+        return 0.0 if after is None else (next_time(trigger, min(after, now)) - now).total_seconds()
+
+    def _begin_after(self, ledger: Ledger) -> None:
+        index = index_of(ledger, compacting(ledger.store, ledger.key.uid))
+        taken = index.ensure(ledger.key.epoch)
+        known = known_of(self.spec, ledger.key.epoch, index.files(taken))
+        record = of_the_source(ledger).inputs.read_committed_input()
+        is_all_taken = self._known is not None and record is not None and not record.totals.left
+        offered = self._passed_over | self._seen if is_all_taken else set()
+        self._passed_over = {version for version in offered if not known.has_digest(version)}
+        self._known, self._taken, self._news, self._looked_at, self._seen = known, taken, None, None, set()
+
+    def _look(self) -> News:
+        assert self._known is not None
+        assert self._taken is not None
+        found = self.list_news(self._taken, self._known)
+        if found is None:
+            return News(counted=False)
+        files = size_bytes = 0
+        since: datetime.datetime | None = None
+        self._seen = set()
+        for item in found:
+            version = _digest(item.name, item.version)
+            if version in self._passed_over:
+                continue
+            if len(self._seen) < _MOST_REMEMBERED:
+                self._seen.add(version)
+            files, size_bytes = files + item.files, size_bytes + item.size_bytes
+            if item.made_at is not None and (since is None or item.made_at < since):
+                since = item.made_at
+        # Tables say themselves how many there are.
+        return News(min(files, _MOST), min(size_bytes, _MOST), since)
+
+
+def refuse_paths_of_pods(spec: Spec) -> None:
+    """NeedsChange for files on the disks of drivers, where an operator in a cluster cannot look."""
+    for path in spec.source.paths:
+        if spec.trigger is not None and local_path(path) is not None:
+            raise NeedsChange(
+                reasons.MANIFEST_INVALID,
+                f"spec.trigger: {path} is a path in the driver's pod, where the operator cannot look for new files; read a "
+                "bucket, or leave the trigger out and set another runNonce for what is new",
+            )

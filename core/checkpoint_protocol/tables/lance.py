@@ -1,0 +1,117 @@
+"""What a manifest says of a Lance dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, ClassVar, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from checkpoint_protocol.manifest.sections import Section, Uri, is_absent
+from checkpoint_protocol.tables.modes import Mode
+
+#: In a tag: the number of the epoch.
+EPOCH_VARIABLE: Final = "{epoch}"
+#: What Lance takes as the name of a tag, with the variable, but for one ending (below).
+_TAG: Final = r"^([0-9A-Za-z_-]|\{epoch\})+(\.([0-9A-Za-z_-]|\{epoch\})+)*$"
+_REFUSED_TAG_ENDING: Final = ".lock"
+#: The storage versions that keep blobs in the data files themselves.
+BLOB_VERSIONS: Final = ("2.0", "2.1")
+
+
+class LanceDatasetPlace(Section):
+    """A dataset at a URI."""
+
+    kind: ClassVar[str] = "lance"
+
+    uri: Uri = Field(description="The URI of the dataset, e.g. s3://bucket/name.lance")
+
+    @model_validator(mode="after")
+    def _is_what_lance_reads(self) -> Self:
+        if "://" in self.uri and "%" in self.uri:
+            raise ValueError("Lance takes %20 and the like in a URI for other characters; use a name without %")
+        return self
+
+    @property
+    def title(self) -> str:
+        return f"the Lance dataset {self.uri}"
+
+    @property
+    def uris(self) -> Mapping[str, str]:
+        return {"uri": self.uri}
+
+    def with_uris(self, change: Callable[[str], str]) -> Self:
+        return self.model_copy(update={"uri": change(self.uri)})
+
+
+class VectorColumn(Section):
+    """A column of vectors."""
+
+    dimension: int = Field(
+        ge=1, le=1 << 20, description="How many numbers each vector has. A row whose list has another length fails."
+    )
+    type: Literal["float16", "float32", "float64", "int8", "uint8"] = Field(
+        default="float32", description="The type of the numbers."
+    )
+
+
+class LanceLayout(Section):
+    """How a dataset stores its columns, where it, or they, are made by the write."""
+
+    data_storage_version: Annotated[str, Field(pattern=r"^2\.[012]$", max_length=8)] | None = Field(
+        default=None,
+        exclude_if=is_absent,
+        description="The storage version of the data files: 2.0, 2.1 or 2.2. Default: the one that the installed Lance uses "
+        "for new datasets.",
+    )
+    enable_stable_row_ids: bool = Field(
+        default=False, description="Rows keep their ids (_rowid) when the dataset is compacted. This cannot be set later."
+    )
+    blob_columns: tuple[Annotated[str, Field(min_length=1, max_length=512)], ...] = Field(
+        default=(),
+        max_length=64,
+        description="Columns of bytes that are stored as blobs, which readers take one by one (take_blobs). Needs "
+        f"dataStorageVersion {' or '.join(BLOB_VERSIONS)}.",
+    )
+    vector_columns: dict[str, VectorColumn] = Field(
+        default_factory=dict,
+        max_length=64,
+        description="Columns of lists of numbers that are stored as vectors, which are lists of a fixed size.",
+    )
+
+    @model_validator(mode="after")
+    def _has_what_the_version_can(self) -> Self:
+        if self.blob_columns and self.data_storage_version not in BLOB_VERSIONS:
+            raise ValueError(
+                f"blobColumns needs dataStorageVersion {' or '.join(BLOB_VERSIONS)}: later ones put large values into objects of "
+                "their own, which seals do not name"
+            )
+        return self
+
+
+class LanceSink(LanceDatasetPlace):
+    """A Lance dataset."""
+
+    committed_by: ClassVar[str] = "checkpoint_commit.lance.sink"
+    modes: ClassVar[tuple[Mode, ...]] = ("Append", "OverwriteAll", "OverwriteWhere", "Upsert", "AddColumns")
+    has_audit: ClassVar[bool] = False
+    editable: ClassVar[frozenset[str]] = frozenset({"tag", "layout"})
+
+    tag: Annotated[str, Field(pattern=_TAG, max_length=256)] | None = Field(
+        default=None,
+        exclude_if=is_absent,
+        description="The version that the commit creates gets this tag, right after the commit. {epoch} is replaced by the "
+        "number of the epoch, which is 1 for the first run. If the tag exists already, the write stops.",
+    )
+    layout: LanceLayout | None = Field(
+        default=None,
+        exclude_if=is_absent,
+        description="With sink.create: how the new dataset stores its columns, e.g. which are vectors. The fields are named as "
+        "in pylance.",
+    )
+
+    @model_validator(mode="after")
+    def _has_a_tag_that_lance_takes(self) -> Self:
+        if self.tag is not None and self.tag.endswith(_REFUSED_TAG_ENDING):
+            raise ValueError(f"Lance takes no tag that ends with {_REFUSED_TAG_ENDING}; take another name")
+        return self

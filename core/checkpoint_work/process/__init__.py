@@ -1,0 +1,1 @@
+"""What a process of a driver or a task has, and what it tells."""

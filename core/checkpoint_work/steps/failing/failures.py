@@ -1,0 +1,73 @@
+"""What steps raise, until it is decided whether that ends the task or is a row's own."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NoReturn
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError, NeedsChange
+from checkpoint_protocol.manifest.steps import Step
+from checkpoint_work.process.log_text import masked
+
+_OURS: Final = f"{Path(__file__).parents[2]}{os.sep}"
+
+
+class StepFailed(Exception):
+    """A step raised on rows that it was given. How rows that fail are treated decides whether it is theirs, or ends the task.
+
+    `where` names the rows, for the end of the task.
+    """
+
+    def __init__(self, step: Step, error: BaseException, where: Callable[[], str]) -> None:
+        super().__init__(step.label)
+        self.step = step
+        self.error = error
+        self.where = where
+
+    def end_task(self) -> NoReturn:
+        """Raise what ends the task: an error of ours as it is, another one with the step, the rows and the cause."""
+        if isinstance(self.error, CheckpointError):
+            raise self.error from self.error.__cause__
+        raise code_failed(self.step, self.where(), self.error) from self.error
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """In place of what a step would have made of a row: why it made nothing."""
+
+    error: BaseException
+
+
+class WrongResult(TypeError):
+    """A batch step gives what is no batch at all."""
+
+
+def code_failed(step: Step, where: str, error: BaseException) -> NeedsChange:
+    """Return what is said of an exception that a step raised.
+
+    Of any: sys.exit and a native library's panic are no Exceptions, and would end a worker of Spark that nobody asks why.
+    """
+    hint = "; to leave a row out, give None instead of ending the process" if isinstance(error, SystemExit) else ""
+    return NeedsChange(reasons.CODE_FAILED, f"step {step.label!r} raised on {where}: {cause_of(error, step)}{hint}")
+
+
+def words_of(error: BaseException) -> str:
+    """Return what an exception says, with the notes that were added to it (PEP 678). Raises what its own code raises."""
+    return "; ".join(text for text in (str(error), *getattr(error, "__notes__", ())) if text)
+
+
+def cause_of(error: BaseException, step: Step) -> str:
+    """Describe an exception of user code with the innermost line of the step's own module, or of all that is not ours."""
+    frames = traceback.extract_tb(error.__traceback__)
+    module = sys.modules.get(step.call.split(":")[0])
+    others = [frame for frame in frames if not frame.filename.startswith(_OURS)]
+    theirs = [frame for frame in others if frame.filename == getattr(module, "__file__", None)] or others
+    place = f" ({theirs[-1].filename}:{theirs[-1].lineno})" if theirs else ""
+    text = masked(words_of(error))
+    return f"{type(error).__name__}: {text[:2000]}{place}" if text else f"{type(error).__name__}{place}"

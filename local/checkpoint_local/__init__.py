@@ -1,0 +1,1 @@
+"""Control on one machine: drivers as processes, and the command line."""

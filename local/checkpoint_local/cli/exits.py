@@ -1,0 +1,54 @@
+"""Exit codes of the command line, and how an error is said.
+
+0 done, 1 failed, 2 the manifest or the settings file is wrong (whoever finds it, and when), 130 interrupted; 3 is of `status`
+alone: not committed yet, 4 of `run`: a person is to approve first. docs/guides/commands.md has the table.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from checkpoint_control.decision.actions import Finish, Stall
+from checkpoint_control.views.reason_texts import with_command
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.manifest.spec import ManifestInvalid
+
+DONE: Final = 0
+COMMITTED: Final = DONE
+FAILED: Final = 1
+MANIFEST_WRONG: Final = 2
+NOT_COMMITTED: Final = 3
+AWAITS_APPROVAL: Final = 4
+INTERRUPTED: Final = 130
+
+#: A person has to change the manifest or the settings file, and nothing else; or put code where a step's `call` says.
+_OF_THE_MANIFEST: Final = frozenset(
+    {reasons.MANIFEST_INVALID, reasons.IDENTITY_CHANGED, reasons.WRITE_SUSPENDED, reasons.CODE_MISSING}
+)
+
+
+def lines_of(error: CheckpointError) -> list[str]:
+    """Return an error as lines for a terminal: one a problem."""
+    if isinstance(error, ManifestInvalid):
+        return [f"error: {problem}" for problem in error.said]
+    return [line_of(error.reason, error.message)]
+
+
+def line_of(reason: str, message: str) -> str:
+    return f"error: {reason}: {with_command(reason, message)}"
+
+
+def code_of(error: CheckpointError) -> int:
+    return _code_of_reason(error.reason)
+
+
+def code_of_end(outcome: Finish | Stall) -> int:
+    """Return the code of a run that came to an end of its own."""
+    return _code_of_reason(outcome.reason) if isinstance(outcome, Stall) else COMMITTED
+
+
+def _code_of_reason(reason: str) -> int:
+    if reason == reasons.CODE_CHANGED:
+        return AWAITS_APPROVAL
+    return MANIFEST_WRONG if reason in _OF_THE_MANIFEST else FAILED

@@ -1,1 +1,0 @@
-"""Removal of what ended epochs have staged and nobody needs any more."""

@@ -1,1 +1,0 @@
-"""What commits of every format share: what is committed, how a commit can end, and whether its files are there."""

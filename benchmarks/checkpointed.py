@@ -22,8 +22,7 @@ from checkpoint_control.loop.observing import Observer
 from checkpoint_control.loop.reconcile import Reconciler
 from checkpoint_control.ports import Drivers, Write
 from checkpoint_local.code import digests_with
-from checkpoint_local.host import LocalHost
-from checkpoint_local.runner import identify
+from checkpoint_local.runner import LocalHost, identify
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND, CheckpointedWrite, parse_manifest
@@ -110,7 +109,7 @@ class SessionDrivers:
         """Run an attempt of the DataFrame way in a session of its own, with the properties that a driver would start with."""
         # Here, as the figures of commits show that Spark is not so much as imported.
         from checkpoint_spark.dataframes.attempt import run_dataframe_attempt
-        from checkpoint_spark.dataframes.session import properties
+        from checkpoint_spark.driver.spark_runner import properties
 
         session = self.spark.newSession()
         for name, value in properties({}, parallelism).items():

@@ -42,9 +42,9 @@ from checkpoint_protocol.records import (
     PlanRecord,
     PositionsCovered,
     Seal,
-    SourceFile,
     encode,
 )
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.store.object_store import open_store
 from checkpoint_work.driver.bundling import Bundler

@@ -15,7 +15,6 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.records import (
-    AddColumns,
     Append,
     IcebergFile,
     LanceColumnFile,
@@ -30,6 +29,7 @@ from checkpoint_protocol.records import (
     Target,
     Upsert,
 )
+from checkpoint_protocol.records.formats.operations import AddColumns
 
 
 class Change(Protocol):

@@ -23,10 +23,10 @@ from checkpoint_protocol.records import (
     PositionsCovered,
     RowPosition,
     Seal,
-    SourceFile,
     StagedFile,
     Target,
 )
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.keys import add_key_sets
 from checkpoint_protocol.rows.positions import Cover, Pieces, Range, overlap, subtract
 from checkpoint_protocol.store.layout import EpochLayout, is_keys_object

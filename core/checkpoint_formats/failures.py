@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, cause_of
-from checkpoint_protocol.places.settings_place import SettingsPlace
+from checkpoint_protocol.places.setting_values import SettingsPlace
 from checkpoint_protocol.places.source_paths import locate
 from checkpoint_protocol.store.object_store import translate_store_error
 
@@ -66,3 +66,16 @@ def reading(path: str, problem: str, remedy: str, settings: SettingsPlace) -> It
 def _is_about_content(error: OSError, path: str) -> bool:
     on_disk = not locate(path).root
     return error.errno is None and (on_disk or _ABOUT_CONTENT.search(str(error)) is not None)
+
+
+def gone(what: str, of: str, keep: str) -> NeedsChange:
+    """A part of the pinned table is gone while rows of it are missing. `keep` says what should have kept it."""
+    return NeedsChange(
+        reasons.SOURCE_CHANGED,
+        f"source: {what} of {of} is gone while rows of it are missing; {keep}; start a new write for what is left",
+    )
+
+
+def moved(what: str, remedy: str) -> NeedsChange:
+    """Since the last epoch more happened to the table than that rows were appended."""
+    return NeedsChange(reasons.SOURCE_CHANGED, f"source: {what}; {remedy}")

@@ -8,7 +8,8 @@ from typing import Final
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.records import MAX_TASKS, SourceFile
+from checkpoint_protocol.records import MAX_TASKS
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range, merge, subtract
 
 _TASKS_PER_CORE: Final = 3

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
@@ -14,8 +15,10 @@ from checkpoint_formats.rows.nested import no_rows
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import SourceFile, StagedFile
+from checkpoint_protocol.records import StagedFile
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
+from checkpoint_protocol.store.object_store import disk_full, translate_store_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,3 +132,31 @@ class Stager(Protocol):
 
     def stage(self, batches: Iterator[pa.RecordBatch]) -> tuple[StagedFile, ...]:
         """Write all batches and return the finished files. No rows: no file. Every file has a fresh random name."""
+
+
+_REFUSED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A stager, and where its files lie: what the disk there does not take is told with that place.
+
+    What the steps raise is an error of ours already when it comes through here.
+    """
+
+    stager: Stager
+    place: str
+
+    @property
+    def arrow_schema(self) -> pa.Schema | None:
+        return self.stager.arrow_schema
+
+    def stage(self, batches: Iterator[pa.RecordBatch]) -> tuple[StagedFile, ...]:
+        try:
+            return self.stager.stage(batches)
+        except OSError as error:
+            if (full := disk_full(error, self.place)) is not None:
+                raise full from error
+            if error.errno in _REFUSED:
+                raise translate_store_error(error, self.place) from error
+            raise

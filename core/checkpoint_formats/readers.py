@@ -23,7 +23,9 @@ from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
 from checkpoint_protocol.manifest.sources.source import FilesSource, IcebergSource, LanceSource, Positional, Source
 from checkpoint_protocol.manifest.where import Condition
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import PinnedIceberg, PinnedLance, PinnedTable, SourceFile
+from checkpoint_protocol.records import PinnedIceberg, PinnedTable
+from checkpoint_protocol.records.formats.lance import PinnedLance
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 
 _Pinned = TypeVar("_Pinned", PinnedIceberg, PinnedLance)

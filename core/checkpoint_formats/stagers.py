@@ -9,8 +9,7 @@ from typing import Final, assert_never, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkpoint_formats.placed import Placed
-from checkpoint_formats.port import Stager, StagingFormat
+from checkpoint_formats.port import Placed, Stager, StagingFormat
 from checkpoint_formats.rows.where import Filter
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
@@ -19,7 +18,6 @@ from checkpoint_protocol.manifest.where import as_of_the_sink, parse_where
 from checkpoint_protocol.manifest.where import columns_of as where_columns
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import (
-    AddColumns,
     Append,
     IcebergTarget,
     LanceTarget,
@@ -32,6 +30,7 @@ from checkpoint_protocol.records import (
     Target,
     Upsert,
 )
+from checkpoint_protocol.records.formats.operations import AddColumns
 
 #: Columns of a row that is refused which are told beside its key.
 _MOST_SHOWN: Final = 5
@@ -123,12 +122,11 @@ def _stager_of_merge(
     operation: Merge, target: Target, key: EpochKey, label: str, target_bytes: int, storage: StorageSettings
 ) -> Stager:
     if isinstance(target, LanceTarget):
-        from checkpoint_formats.lance.deletes import LanceDeletesStager
-        from checkpoint_formats.placed import Placed
+        from checkpoint_formats.lance.merge import LanceDeletesStager
+        from checkpoint_formats.port import Placed
 
         return Placed(LanceDeletesStager(target, storage), target.uri)
-    from checkpoint_formats.iceberg.position_deletes import PositionDeletesStager
-    from checkpoint_formats.iceberg.rewrites import RewritesStager
+    from checkpoint_formats.iceberg.merge import PositionDeletesStager, RewritesStager
 
     assert isinstance(target, IcebergTarget)
     if operation.rewrites:

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from checkpoint_control.code.archive import CodeArchive, fetch_uri
 from checkpoint_control.code.digest import code_digest
-from checkpoint_control.code.kept import keeping
-from checkpoint_control.code.trees import ArchiveTree, FolderTree, Tree, code_folder
+from checkpoint_control.code.trees import ArchiveTree, FolderTree, Tree, code_folder, keeping
 from checkpoint_protocol.code.archives import OpenArchive
 from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.places.settings import Settings

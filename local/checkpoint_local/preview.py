@@ -23,16 +23,15 @@ from checkpoint_control.decision.observation import DriverObservation, DriverSta
 from checkpoint_control.loop.observing import Observer
 from checkpoint_control.loop.reconcile import Reconciler
 from checkpoint_control.pipelines.decisions import IN_WORDS
-from checkpoint_control.pipelines.sealed import Sealed, find_sealed
+from checkpoint_control.pipelines.results import Sealed, find_sealed
 from checkpoint_control.ports import Write
-from checkpoint_control.validation.refusals import refusals
+from checkpoint_control.validation.fields import refusals
 from checkpoint_control.views.inspection import open_existing
 from checkpoint_local.code import code_archive, code_tree, digests_with
-from checkpoint_local.host import LocalHost
 from checkpoint_local.java import check_java
 from checkpoint_local.other_processes import MARK_VARIABLE, end_leftovers
 from checkpoint_local.processes import conf_arguments, environment_of
-from checkpoint_local.runner import identify
+from checkpoint_local.runner import LocalHost, identify
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey
@@ -40,7 +39,15 @@ from checkpoint_protocol.manifest.pipelines import StagePart, parts_of, steps_up
 from checkpoint_protocol.manifest.spec import CheckpointedWrite, Spec
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.places.settings import Settings
-from checkpoint_protocol.previews import PREVIEW_NAME, ROWS_NAME, SEALED_NAME, FailedRow, PreviewError, PreviewOutcome, SealedRows
+from checkpoint_protocol.progress_reports import (
+    PREVIEW_NAME,
+    ROWS_NAME,
+    SEALED_NAME,
+    FailedRow,
+    PreviewError,
+    PreviewOutcome,
+    SealedRows,
+)
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_protocol.store.object_store import open_store
 

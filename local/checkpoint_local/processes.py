@@ -13,9 +13,8 @@ from typing import Final
 
 from checkpoint_control.code.trees import code_folder
 from checkpoint_control.decision.observation import DriverObservation, DriverState, Failure
-from checkpoint_control.loop.driver_digest import keep_arguments
-from checkpoint_local.another_spark import without_another_spark
-from checkpoint_local.java import check_java
+from checkpoint_control.loop.drivers import keep_arguments
+from checkpoint_local.java import check_java, without_another_spark
 from checkpoint_local.other_processes import MARK_VARIABLE, end_leftovers
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import math
 import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -17,34 +18,75 @@ from checkpoint_commit.ports import Sink
 from checkpoint_commit.sinks.registry import open_sink
 from checkpoint_control.code.archive import put_archive
 from checkpoint_control.decision.actions import Finish, Wait
+from checkpoint_control.decision.attempt_clock import Noted
 from checkpoint_control.decision.code_changes import Approval, Choice
+from checkpoint_control.decision.observation import Failure
 from checkpoint_control.decision.triggers import check_schedule
-from checkpoint_control.loop.driver_digest import digest_of_kept
-from checkpoint_control.loop.looks import Looks
+from checkpoint_control.loop.drivers import digest_of_kept
+from checkpoint_control.loop.looks import Looks, open_news
 from checkpoint_control.loop.observing import Observer
 from checkpoint_control.loop.reconcile import Reconciler, Round
-from checkpoint_control.loop.source_news import open_news
 from checkpoint_control.loop.table_facts import refuse_own_outputs
-from checkpoint_control.pipelines.found import DigestOf, at_work
+from checkpoint_control.pipelines.results import DigestOf, at_work
 from checkpoint_control.ports import Write
 from checkpoint_control.progress.epoch_progress import Progress, measure
 from checkpoint_control.progress.tallies import Tallies
-from checkpoint_control.validation.refusals import refusals
+from checkpoint_control.validation.fields import refusals
 from checkpoint_control.writes.former import title_of
 from checkpoint_control.writes.registration import check_identity, registering
 from checkpoint_local.code import code_archive, digests_with
-from checkpoint_local.host import LocalHost
 from checkpoint_local.lock import Holder, RunnerLock
 from checkpoint_local.other_processes import State, state_of
 from checkpoint_local.processes import DriverProcesses
 from checkpoint_local.since_commit import SinceCommit, has_more, since_commit
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange, Retryable
-from checkpoint_protocol.identity import new_token, new_uid
+from checkpoint_protocol.identity import EpochKey, new_token, new_uid
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest.spec import CheckpointedWrite
+from checkpoint_protocol.manifest.spec import CheckpointedWrite, Spec
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.store.object_store import ObjectStore, local_path, open_store, probe
+
+
+@dataclass(frozen=True, slots=True)
+class LocalHost:
+    """Implements Host for one run. A person waits for it: nothing is queued, or put off, and each run is a new try.
+
+    `digest_of`: of the code of a manifest, as it is now; None: a run has the code that it began with.
+    """
+
+    recorder: str = ""
+    driver_digest: str | None = None
+    digest_of: Callable[[Spec], str] | None = None
+    clock: Callable[[], float] = time.monotonic
+
+    def renew(self, write: Write) -> Write:
+        return write if self.digest_of is None else replace(write, code_digest=self.digest_of(write.spec))
+
+    def forgive(self, attempts: list[int]) -> int:
+        return attempts[-1] if attempts else 0
+
+    def noted(self, key: EpochKey, attempt: int) -> Noted:
+        return Noted()
+
+    def is_past_deadline(self, epoch: int) -> bool:
+        return False
+
+    def pause_after(self, failures: int) -> float:
+        return 0.0
+
+    def retry_after(self, failures: int) -> float:
+        return math.inf
+
+    def queue_for_a_place(self) -> int | None:
+        return None
+
+    def count_starved(self) -> int:
+        return 0
+
+    def find_starvation(self, key: EpochKey, attempt: int, has_plan: bool) -> Failure | None:
+        return None
+
 
 _POLL_S: Final = 0.1
 #: A round costs work too, with many seals seconds of it: rounds take a tenth of the time at the most.

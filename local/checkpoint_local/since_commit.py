@@ -10,15 +10,14 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from checkpoint_control.decision.triggers import News
-from checkpoint_control.loop.looks import Looks
-from checkpoint_control.loop.source_news import open_news
+from checkpoint_control.loop.looks import Looks, open_news
 from checkpoint_control.pipelines.decisions import IN_WORDS
-from checkpoint_control.pipelines.found import DigestOf, decide
+from checkpoint_control.pipelines.results import DigestOf, decide
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.quantities import counted
 from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.places.settings import Settings
-from checkpoint_protocol.tables.modes import OVERWRITING
+from checkpoint_protocol.tables import OVERWRITING
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ from pydantic import Field, model_validator
 
 from checkpoint_control.yaml_documents import parse_document
 from checkpoint_operator.pods.pod_policy import PodPolicy
-from checkpoint_operator.watch.shares import MOST_OF_A_NAMESPACE
+from checkpoint_operator.watch.work_queue import MOST_OF_A_NAMESPACE
 from checkpoint_protocol.manifest.quantities import Size
 from checkpoint_protocol.manifest.sections import Label, ObjectName, Section
 from checkpoint_protocol.manifest.sink import Verify
 from checkpoint_protocol.manifest.spec import ManifestInvalid, validate_model
-from checkpoint_protocol.places.grants import Tenant
+from checkpoint_protocol.places.patterns import Tenant
 
 DEFAULT_PATH: Final = Path("/etc/checkpointed-writes/operator.yaml")
 

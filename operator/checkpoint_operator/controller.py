@@ -20,32 +20,26 @@ from checkpoint_commit.ports import Sink
 from checkpoint_commit.sinks.registry import format_of
 from checkpoint_control.decision.actions import Commit, Finish, RecordAttempt, Stall, StopDriver, StopKeptDriver, Wait
 from checkpoint_control.decision.triggers import check_schedule
-from checkpoint_control.loop.looks import Looks, refuse_paths_of_pods
+from checkpoint_control.loop.looks import Looks, open_news, refuse_paths_of_pods
 from checkpoint_control.loop.reconcile import Round
-from checkpoint_control.loop.source_news import open_news
 from checkpoint_control.loop.table_facts import refuse_own_outputs
 from checkpoint_control.progress.epoch_progress import measure
 from checkpoint_control.writes.former import refuse_former, title_in_cluster
-from checkpoint_control.writes.recreation import write_of_object
+from checkpoint_control.writes.registration import write_of_object
 from checkpoint_operator.code_source import CodeSource
 from checkpoint_operator.config import OperatorConfig
 from checkpoint_operator.ends.deleting import ObjectDeletion
-from checkpoint_operator.ends.finished import clean_up_after
-from checkpoint_operator.ends.retention import Retention
-from checkpoint_operator.host import ClusterHost
+from checkpoint_operator.ends.retention import Retention, clean_up_after
 from checkpoint_operator.kube.api import Conflict, KubeApi
 from checkpoint_operator.metrics.counters import Metrics
 from checkpoint_operator.metrics.round_metrics import count_progress, count_round
-from checkpoint_operator.naming import confirm_object, named_object
-from checkpoint_operator.objects import manifest_of, owner_of
-from checkpoint_operator.own_disk import refuse_own_disk
+from checkpoint_operator.objects import confirm_object, manifest_of, named_object, owner_of, refuse_own_disk
 from checkpoint_operator.pods.pod_drivers import PodDrivers
-from checkpoint_operator.session import Session, open_session
+from checkpoint_operator.session import ClusterHost, Session, open_session
 from checkpoint_operator.status.object_status import status_of
 from checkpoint_operator.status.publishing import Publisher
 from checkpoint_operator.status.round_status import Failed, Figures, is_finished
-from checkpoint_operator.turns.commit_turns import CommitTurns
-from checkpoint_operator.turns.driver_turns import DriverTurns
+from checkpoint_operator.turns.turns import CommitTurns, DriverTurns
 from checkpoint_operator.watch.cache import Cache, WriteName
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable, one_line

@@ -34,10 +34,8 @@ from checkpoint_operator.code_source import CodeSource
 from checkpoint_operator.config import DEFAULT_PATH, OperatorConfig, load_config
 from checkpoint_operator.controller import Controller
 from checkpoint_operator.kube.client import PLURAL, KubernetesApi, connect
-from checkpoint_operator.metrics.counters import Metrics
-from checkpoint_operator.metrics.counting_store import CountingStore, StoreCounts
+from checkpoint_operator.metrics.counters import CountingStore, Metrics, StoreCounts, ages_by_phase
 from checkpoint_operator.metrics.health import Health, serve
-from checkpoint_operator.metrics.overview import ages_by_phase
 from checkpoint_operator.record_keys import RecordKeys
 from checkpoint_operator.watch.cache import Cache, WriteName
 from checkpoint_operator.watch.resync import Resync
@@ -48,8 +46,8 @@ from checkpoint_operator.watch.workers import WORKERS, WORKERS_OF_A_NAMESPACE, W
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest.spec import ManifestInvalid, validate_model
 from checkpoint_protocol.places.secrets import Secrets, secrets_of
+from checkpoint_protocol.places.setting_values import CHART_VALUES
 from checkpoint_protocol.places.settings import Settings
-from checkpoint_protocol.places.settings_place import CHART_VALUES
 from checkpoint_protocol.places.storage import entry_of
 from checkpoint_protocol.printable import printable, printable_json
 from checkpoint_protocol.store.authenticated_store import AuthenticatedStore

@@ -4,7 +4,7 @@
 
 The store at URI is a temporary one, with a launch record of the write's first attempt and its code. Where FOLDER says
 so, the rows are what a stage has sealed in the store of the write. Ends with 0 where FOLDER has the outcome, also that of a
-failure (`checkpoint_protocol.previews`).
+failure (`checkpoint_protocol.progress_reports`).
 """
 
 from __future__ import annotations
@@ -29,19 +29,27 @@ from checkpoint_protocol.errors import CheckpointError, Corrupt, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.previews import PREVIEW_NAME, ROWS_NAME, SEALED_NAME, FailedRow, PreviewError, PreviewOutcome, SealedRows
-from checkpoint_protocol.records import LaunchRecord, SourceFile
+from checkpoint_protocol.progress_reports import (
+    PREVIEW_NAME,
+    ROWS_NAME,
+    SEALED_NAME,
+    FailedRow,
+    PreviewError,
+    PreviewOutcome,
+    SealedRows,
+)
+from checkpoint_protocol.records import LaunchRecord
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.store.object_store import open_store
-from checkpoint_spark.driver.conf_variables import with_variables
 from checkpoint_spark.driver.main import end_with_parent, family_of
 from checkpoint_spark.driver.spark_runner import fast_start, first_rows_by_spark
+from checkpoint_spark.process.gpus import with_variables
 from checkpoint_work.inputs.epoch_input import fix_input, list_source
 from checkpoint_work.inputs.reading import schema_to_read
 from checkpoint_work.inputs.stage_input import all_buckets, first_files, open_groups
 from checkpoint_work.process.code import use_code
-from checkpoint_work.process.log_text import log_traceback, masked
-from checkpoint_work.process.process_settings import storage_settings
+from checkpoint_work.process.settings import log_traceback, masked, storage_settings
 from checkpoint_work.steps.batches import BatchT, Failed
 from checkpoint_work.steps.calling.calls import Surroundings
 from checkpoint_work.steps.columns import declared_output

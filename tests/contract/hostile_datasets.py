@@ -11,7 +11,7 @@ import lance
 import pyarrow as pa
 
 from checkpoint_formats.lance import datasets
-from checkpoint_protocol.places.grants import Tenant
+from checkpoint_protocol.places.patterns import Tenant
 from checkpoint_protocol.places.storage import StorageSettings
 
 _METADATA_BYTES: Final = 3 * datasets.MOST_MANIFEST_BYTES // 2

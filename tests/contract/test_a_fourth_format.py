@@ -123,7 +123,7 @@ def test_mypy_names_each_place_that_asks_what_a_fourth_format_does_not_answer(pr
         "core/checkpoint_protocol/manifest/sink.py",
         "core/checkpoint_formats/stagers.py",
         "local/checkpoint_local/cli/files.py",
-        "operator/checkpoint_operator/own_disk.py",
+        "operator/checkpoint_operator/objects.py",
         "core/checkpoint_commit/sinks/registry.py",
         "core/checkpoint_control/loop/table_facts.py",
     }

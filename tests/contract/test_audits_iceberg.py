@@ -21,7 +21,7 @@ from checkpoint_commit.changes import StagedChange
 from checkpoint_commit.iceberg import audit as iceberg_audit
 from checkpoint_commit.iceberg import commit as iceberg
 from checkpoint_commit.iceberg.audit import Staged
-from checkpoint_commit.iceberg.audited_table import PyicebergAuditedTable
+from checkpoint_commit.iceberg.audit_stage import PyicebergAuditedTable
 from checkpoint_commit.iceberg.refs import Refs
 from checkpoint_commit.outcomes import (
     BlockOutcome,
@@ -29,12 +29,12 @@ from checkpoint_commit.outcomes import (
     CommitOutcome,
     Committed,
     Landed,
+    Presence,
     Refused,
     Rejected,
     TryLater,
     Unknown,
 )
-from checkpoint_commit.presence import Presence
 from checkpoint_commit.results import Results
 from checkpoint_formats.stagers import stager_for
 from checkpoint_protocol import reasons, writes

@@ -19,8 +19,7 @@ from checkpoint_commit.changes import StagedChange
 from checkpoint_commit.iceberg import commit as iceberg
 from checkpoint_commit.iceberg.refs import Refs
 from checkpoint_commit.iceberg.table import PyicebergTable
-from checkpoint_commit.outcomes import CommitBlocked, CommitOutcome, Committed, Landed, Refused, Rejected, Unknown
-from checkpoint_commit.presence import Presence
+from checkpoint_commit.outcomes import CommitBlocked, CommitOutcome, Committed, Landed, Presence, Refused, Rejected, Unknown
 from checkpoint_commit.results import Results
 from checkpoint_commit.sinks.registry import format_of, open_sink
 from checkpoint_formats.stagers import stager_for

@@ -16,7 +16,8 @@ from checkpoint_formats.lance.reader import LanceReader, find_fragments, list_fr
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol.manifest.sources.source import LanceSource
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import PinnedLance, TakenFile
+from checkpoint_protocol.records import TakenFile
+from checkpoint_protocol.records.formats.lance import PinnedLance
 from checkpoint_protocol.rows.positions import Range
 
 STORAGE = StorageSettings()

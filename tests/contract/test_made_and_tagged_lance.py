@@ -18,10 +18,10 @@ from checkpoint_commit.lance.table import PylanceTable
 from checkpoint_commit.outcomes import CommitOutcome, Committed, Rejected
 from checkpoint_commit.results import Results
 from checkpoint_commit.sinks.registry import format_of
-from checkpoint_formats.arrow_schema import decode_schema, encode_schema
 from checkpoint_formats.lance.reader import LanceReader, find_fragments
 from checkpoint_formats.lance.stager import LanceStager
 from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.plain_types import decode_schema, encode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey

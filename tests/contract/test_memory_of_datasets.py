@@ -11,7 +11,7 @@ import pytest
 from checkpoint_formats.lance import datasets
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.places.grants import Tenant
+from checkpoint_protocol.places.patterns import Tenant
 from tests.support.peaks import Peak, peaks
 from tests.support.places import LancePlace, Place, on_disk, on_s3
 from tests.support.slow import slow_except

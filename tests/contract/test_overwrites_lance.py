@@ -19,8 +19,7 @@ from checkpoint_commit.changes import StagedChange
 from checkpoint_commit.lance import commit as protocol
 from checkpoint_commit.lance.changes.overwrite import LanceOverwriteWhere
 from checkpoint_commit.lance.table import PylanceTable
-from checkpoint_commit.outcomes import CommitBlocked, CommitOutcome, Committed, Landed, Refused, Rejected, Unknown
-from checkpoint_commit.presence import Presence
+from checkpoint_commit.outcomes import CommitBlocked, CommitOutcome, Committed, Landed, Presence, Refused, Rejected, Unknown
 from checkpoint_commit.results import Results
 from checkpoint_commit.sinks.registry import format_of
 from checkpoint_formats.stagers import stager_for

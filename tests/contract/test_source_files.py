@@ -22,7 +22,7 @@ from checkpoint_formats.rows import parquet_rows
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
-from checkpoint_protocol.places.grants import Tenant
+from checkpoint_protocol.places.patterns import Tenant
 from checkpoint_protocol.places.source_paths import locate
 from checkpoint_protocol.places.storage import StorageEntry, StorageSettings
 from checkpoint_protocol.rows.positions import Range

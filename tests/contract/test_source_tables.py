@@ -44,7 +44,9 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.sources.source import IcebergSource, Source
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import DeleteFile, IcebergSourceFile, PinnedIceberg, PinnedLance, PinnedTable, SourceFile
+from checkpoint_protocol.records import DeleteFile, IcebergSourceFile, PinnedIceberg, PinnedTable
+from checkpoint_protocol.records.formats.lance import PinnedLance
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 from devtools.spark_iceberg import iceberg_spark_runtime
 from tests.support.conditions import COLUMNS, conditions

@@ -18,14 +18,14 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from checkpoint_formats.rows.row_addresses import ADDRESS_FIELD
+from checkpoint_formats.rows.selecting import ADDRESS_FIELD
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_work.step_process.process import Opening, StepProcess, StepProcessEnded
 from checkpoint_work.steps.calling.calls import Surroundings
 from checkpoint_work.steps.engine import Pipeline
-from checkpoint_work.steps.failing.error_texts import text_of
+from checkpoint_work.steps.failing.failures import text_of
 from checkpoint_work.steps.places import Place
 from checkpoint_work.steps.row_numbers import asking_for_numbers
 from checkpoint_work.tasks.steps_in_process import Process, StepsInProcess

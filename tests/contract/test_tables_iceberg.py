@@ -45,7 +45,7 @@ from checkpoint_commit.catalogs.source_tables import load_source
 from checkpoint_commit.changes import StagedChange
 from checkpoint_commit.iceberg import commit as iceberg
 from checkpoint_commit.iceberg.commit import IcebergState, IcebergTable
-from checkpoint_commit.iceberg.metadata.manifest_list import read_with_row_ids
+from checkpoint_commit.iceberg.metadata.metadata_files import read_with_row_ids
 from checkpoint_commit.iceberg.table import PyicebergTable
 from checkpoint_commit.outcomes import CommitBlocked, Committed, Landed, Refused, Rejected
 from checkpoint_commit.sinks.registry import format_of

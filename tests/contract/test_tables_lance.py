@@ -27,8 +27,8 @@ from checkpoint_commit.lance.probe import refuse_lance_without_fences
 from checkpoint_commit.lance.table import PylanceTable
 from checkpoint_commit.outcomes import CommitBlocked, Committed, Landed, Refused, Rejected, RequestOutcome
 from checkpoint_commit.results import Results
-from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.lance.stager import LanceStager
+from checkpoint_formats.rows.plain_types import encode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token

@@ -20,7 +20,7 @@ from checkpoint_commit.outcomes import CommitBlocked, CommitOutcome, Committed, 
 from checkpoint_commit.results import Results
 from checkpoint_commit.sinks.registry import format_of
 from checkpoint_formats.lance.datasets import source_file_of
-from checkpoint_formats.lance.deletes import LanceDeletesStager
+from checkpoint_formats.lance.merge import LanceDeletesStager
 from checkpoint_formats.lance.stager import LanceStager
 from checkpoint_formats.merging.reading import DELETED_ROWS
 from checkpoint_protocol import reasons, writes

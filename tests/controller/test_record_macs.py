@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint_formats.arrow_schema import encode_schema
+from checkpoint_formats.rows.plain_types import encode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
@@ -19,7 +19,7 @@ from checkpoint_protocol.records import ClaimRecord, ClosedRecord, CommitRecord,
 from checkpoint_protocol.store import layout
 from checkpoint_protocol.store.macs import WriteKeys, sign
 from checkpoint_protocol.store.object_store import open_store
-from checkpoint_work.process.record_keys import authenticated
+from checkpoint_work.process.settings import authenticated
 from tests.controller.harness import KEYS_SECRET, World
 from tests.support.driver_threads import Killed
 from tests.support.writes import SCHEMA

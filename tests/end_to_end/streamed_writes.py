@@ -12,7 +12,7 @@ from checkpoint_commit.ports import Sink
 from checkpoint_control.decision.actions import Finish, Stall
 from checkpoint_control.loop.reconcile import Reconciler, Round
 from checkpoint_local.code import digests_with
-from checkpoint_local.host import LocalHost
+from checkpoint_local.runner import LocalHost
 from checkpoint_protocol.errors import CheckpointError, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
@@ -22,7 +22,7 @@ from checkpoint_protocol.store.object_store import ObjectStore, open_store
 from checkpoint_protocol.writes import look_up_name
 from checkpoint_spark.driver.main import family_of
 from checkpoint_spark.streams.checkpoint import Checkpoint
-from checkpoint_work.process.at_work import AtWork
+from checkpoint_work.process.reporting import AtWork
 from tests.support import streams
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.places import Place

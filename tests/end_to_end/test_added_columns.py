@@ -15,9 +15,8 @@ from checkpoint_commit.ports import FoundItem
 from checkpoint_commit.sinks.registry import open_sink
 from checkpoint_control.decision.actions import Finish, Stall
 from checkpoint_control.loop.keys_objects import compacting
-from checkpoint_control.loop.looks import known_of
+from checkpoint_control.loop.looks import known_of, open_news
 from checkpoint_control.loop.reconcile import Round
-from checkpoint_control.loop.source_news import open_news
 from checkpoint_control.writes.deletion import Deleted, delete_write
 from checkpoint_local.runner import identify
 from checkpoint_protocol import reasons

@@ -19,7 +19,7 @@ from checkpoint_control.progress.epoch_progress import measure
 from checkpoint_control.views.inspection import inspect_store
 from checkpoint_control.writes.cleaning import CleanedEpoch, Cleaner, KeptEpoch
 from checkpoint_local.cli.main import main
-from checkpoint_local.host import LocalHost
+from checkpoint_local.runner import LocalHost
 from checkpoint_protocol import writes
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey, new_token

@@ -18,8 +18,8 @@ from checkpoint_protocol.records import KeysCovered
 from checkpoint_protocol.rows.keys import add_key_sets
 from checkpoint_protocol.store.object_store import open_store
 from checkpoint_spark.dataframes import anti_join
+from checkpoint_spark.dataframes.anti_join import Skipped
 from checkpoint_spark.dataframes.first_rows import read_first_rows
-from checkpoint_spark.dataframes.skipped import Skipped
 from checkpoint_spark.preview import Preview
 from tests.end_to_end.keyed_writes import TEXTS, KeyedWrite, numbered, session, write_orc
 from tests.support.checks import assert_exactly_once

@@ -13,8 +13,7 @@ import psutil
 import pytest
 import yaml
 
-from checkpoint_control.progress.activity import describe
-from checkpoint_control.progress.epoch_progress import measure
+from checkpoint_control.progress.epoch_progress import describe, measure
 from checkpoint_control.progress.tallies import Tallies
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_work.tasks.rows_by_position import ranges_of

@@ -14,7 +14,7 @@ import pytest
 
 from checkpoint_control.decision.actions import Finish, Wait
 from checkpoint_local.code import digests_with
-from checkpoint_local.host import LocalHost
+from checkpoint_local.runner import LocalHost
 from checkpoint_protocol.errors import Superseded
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.store.object_store import open_store

@@ -19,12 +19,13 @@ import pytest
 from checkpoint_commit.catalogs.source_tables import describe
 from checkpoint_control.decision.actions import Finish, Stall
 from checkpoint_control.loop.reconcile import Reconciler, Round
-from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.iceberg.plan import columns_of, find_files
+from checkpoint_formats.rows.plain_types import encode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.manifest.sources.source import IcebergSource
-from checkpoint_protocol.records import DeleteFile, InputRecord, QuarantinedRow, SourceFile
+from checkpoint_protocol.records import DeleteFile, InputRecord, QuarantinedRow
+from checkpoint_protocol.records.inputs import SourceFile
 from tests.support.checks import assert_exactly_once
 from tests.support.places import Place
 from tests.support.records import position_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from checkpoint_control.decision.actions import Finish, Stall
 from checkpoint_control.loop.reconcile import Round
-from checkpoint_formats.arrow_schema import encode_schema
+from checkpoint_formats.rows.plain_types import encode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger

@@ -17,7 +17,8 @@ from checkpoint_formats.iceberg.reader import IcebergReader
 from checkpoint_formats.lance.reader import LanceReader
 from checkpoint_protocol import reasons
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.records import PinnedIceberg, PinnedLance
+from checkpoint_protocol.records import PinnedIceberg
+from checkpoint_protocol.records.formats.lance import PinnedLance
 from checkpoint_protocol.rows.positions import merge
 from checkpoint_protocol.store.object_store import open_store
 from checkpoint_work.tasks.rows_by_position import ranges_of

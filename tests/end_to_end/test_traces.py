@@ -14,11 +14,11 @@ import pytest
 from click.testing import CliRunner
 from pyiceberg.transforms import IdentityTransform
 
+from checkpoint_commit.ports import NO_CODE
 from checkpoint_control.decision.actions import Finish
-from checkpoint_control.loop.stages import NO_CODE
 from checkpoint_control.views.tracing import ShownRows, ShownSegment, trace_back, trace_forward
 from checkpoint_local.cli.main import main
-from checkpoint_local.host import LocalHost
+from checkpoint_local.runner import LocalHost
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.quantities import counted
 from checkpoint_protocol.manifest.spec import CheckpointedWrite

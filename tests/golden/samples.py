@@ -27,7 +27,6 @@ from checkpoint_protocol.manifest.spec import Quarantine
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.manifest.trigger import AtMost
 from checkpoint_protocol.records import (
-    AddColumns,
     Began,
     BundleRecord,
     CheckedBundle,
@@ -84,7 +83,6 @@ from checkpoint_protocol.records import (
     PackedPiece,
     PinnedIceberg,
     PinnedKafka,
-    PinnedLance,
     PlanPartRecord,
     PlanRecord,
     PositionsCovered,
@@ -97,7 +95,6 @@ from checkpoint_protocol.records import (
     RowKey,
     RowPosition,
     Seal,
-    SourceFile,
     StagedColumns,
     StageFile,
     StageIdentity,
@@ -113,6 +110,9 @@ from checkpoint_protocol.records import (
     WriteRecord,
     encode,
 )
+from checkpoint_protocol.records.formats.lance import PinnedLance
+from checkpoint_protocol.records.formats.operations import AddColumns
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 
 FOLDER: Final = Path(__file__).with_name("records")

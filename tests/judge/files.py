@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 from tests.judge import staged
 from tests.judge.arrow_types import OF_BOTH, OF_LANCE, field_of, value_of

@@ -14,9 +14,9 @@ from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import assign_fresh_schema_ids
 
-from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.iceberg.stager import IcebergStager
 from checkpoint_formats.lance.stager import Writing
+from checkpoint_formats.rows.plain_types import encode_schema
 from checkpoint_formats.stage_results.stager import StageResultStager
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import IcebergTarget, StageTarget

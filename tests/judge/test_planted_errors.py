@@ -15,7 +15,7 @@ import pytest
 from checkpoint_formats.lance import stager as lance_stager
 from checkpoint_formats.rows import nested
 from checkpoint_work.steps import batch_steps, row_steps
-from checkpoint_work.steps.values import arrow_rows, below_null, frames, python_values, schema_cast
+from checkpoint_work.steps.values import arrow_rows, below_null, python_values, schema_cast
 from checkpoint_work.steps.values.python_values import as_arrow
 from tests.judge.steps import Red, judge
 
@@ -172,7 +172,7 @@ def _a_row_is_not_copied(plant: Plant) -> None:
 
 
 def _pandas_sees_all_nested_values(plant: Plant) -> None:
-    plant(frames, "_is_changed", lambda column: False)
+    plant(batch_steps, "_is_changed", lambda column: False)
 
 
 def _integers_beside_null_are_floats_in_pandas(plant: Plant) -> None:

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Final
 
 from checkpoint_control.decision.observation import DriverObservation, DriverState
-from checkpoint_formats.arrow_schema import decode_schema
 from checkpoint_formats.port import Reader, Stager
+from checkpoint_formats.rows.plain_types import decode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token

@@ -13,14 +13,8 @@ from pyiceberg.types import LongType, NestedField
 
 from checkpoint_commit.outcomes import Landed, Refused, RequestOutcome
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.records import (
-    IcebergTarget,
-    LaunchRecord,
-    Merge,
-    PinnedIceberg,
-    SourceFile,
-    Target,
-)
+from checkpoint_protocol.records import IcebergTarget, LaunchRecord, Merge, PinnedIceberg, Target
+from checkpoint_protocol.records.inputs import SourceFile
 from tests.simulation.scheduler import Order
 from tests.simulation.tables import FIRST_OF_STRANGERS, SimulatedTable
 

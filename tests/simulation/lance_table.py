@@ -29,11 +29,11 @@ from checkpoint_protocol.records import (
     LanceTarget,
     LaunchRecord,
     Merge,
-    SourceFile,
     StagedFile,
     Target,
     Upsert,
 )
+from checkpoint_protocol.records.inputs import SourceFile
 from tests.simulation.scheduler import Order
 from tests.simulation.tables import FIRST_OF_STRANGERS, READ_FAULTS, DataFiles, Row, SimulatedTable, StagedRows
 

@@ -13,10 +13,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.merging.reading import DELETED_ROWS
 from checkpoint_formats.port import Chunk
 from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.plain_types import encode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import EpochKey, new_token
@@ -28,9 +28,9 @@ from checkpoint_protocol.records import (
     LaunchRecord,
     Merge,
     MergeKeysRecord,
-    SourceFile,
     StagedFile,
 )
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.store.parts import Input
 from tests.simulation.scheduler import Scheduler

@@ -18,7 +18,7 @@ from checkpoint_control.loop.looks import Known, Looks
 from checkpoint_control.loop.observing import Observer
 from checkpoint_control.ports import Write
 from checkpoint_formats.files.locations import FoundFile
-from checkpoint_local.host import LocalHost
+from checkpoint_local.runner import LocalHost
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey

@@ -15,7 +15,8 @@ from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.port import Chunk, Described
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol.manifest.steps import Step
-from checkpoint_protocol.records import IcebergFile, LanceDataFile, LanceFragment, SourceFile, StagedFile
+from checkpoint_protocol.records import IcebergFile, LanceDataFile, LanceFragment, StagedFile
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 from tests.simulation.scheduler import Order, Scheduler
 from tests.simulation.tables import DataFiles, Row

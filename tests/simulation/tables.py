@@ -17,7 +17,8 @@ from typing import Final
 
 from checkpoint_commit.outcomes import Landed, Refused, RequestOutcome, Unanswered
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.records import LaunchRecord, Merge, SourceFile, StagedFile, Target
+from checkpoint_protocol.records import LaunchRecord, Merge, StagedFile, Target
+from checkpoint_protocol.records.inputs import SourceFile
 from tests.simulation.scheduler import Order, Scheduler
 
 REQUEST_FAULTS: Final = ("late", "lost", "dropped", "misreported")

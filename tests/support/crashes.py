@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkpoint_commit.iceberg.audited_table import PyicebergAuditedTable
+from checkpoint_commit.iceberg.audit_stage import PyicebergAuditedTable
 from checkpoint_commit.iceberg.table import PyicebergTable
 from checkpoint_commit.lance.added.table import PylanceColumns
 from checkpoint_commit.lance.table import PylanceTable

@@ -43,8 +43,8 @@ from checkpoint_spark.driver.main import family_of, parse
 from checkpoint_work.driver.attempt import run_attempt
 from checkpoint_work.driver.waiting import await_next
 from checkpoint_work.process import code as steps_code
-from checkpoint_work.process.at_work import AtWork
-from checkpoint_work.process.record_keys import RECORD_KEYS_VARIABLE, authenticated
+from checkpoint_work.process.reporting import AtWork
+from checkpoint_work.process.settings import RECORD_KEYS_VARIABLE, authenticated
 from checkpoint_work.tasks.executor import execute_order
 from tests.support import driver_threads
 from tests.support.driver_threads import Killed

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.port import Stager
+from checkpoint_formats.rows.plain_types import encode_schema
 from checkpoint_operator.pods.driver_pod import CHECKPOINT_MOUNT
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import new_token
@@ -25,8 +25,7 @@ from checkpoint_spark.streams.batch import RowsOfBatch
 from checkpoint_spark.streams.checkpoint import Checkpoint
 from checkpoint_spark.streams.query import _Query
 from checkpoint_work.driver.attempt import run_attempt
-from checkpoint_work.process.at_work import AtWork
-from checkpoint_work.process.reporting import InHand
+from checkpoint_work.process.reporting import AtWork, InHand
 from checkpoint_work.steps.flow import Steps
 from checkpoint_work.tasks.ending import Ending
 from checkpoint_work.tasks.executor import execute_order

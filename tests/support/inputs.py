@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.take import take_with
 from checkpoint_formats.port import FileReader
+from checkpoint_formats.rows.plain_types import encode_schema
 from checkpoint_formats.rows.selecting import Selection
 from checkpoint_formats.taking import Taking
 from checkpoint_protocol.identity import new_token

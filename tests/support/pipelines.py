@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from checkpoint_commit.ports import NO_CODE
 from checkpoint_control.decision.actions import Finish
 from checkpoint_control.decision.code_changes import Approval, Choice
 from checkpoint_control.loop.reconcile import Reconciler, Round
-from checkpoint_control.loop.stages import NO_CODE
 from checkpoint_control.pipelines.decisions import Decision
-from checkpoint_control.pipelines.found import foresee
-from checkpoint_local.host import LocalHost
+from checkpoint_control.pipelines.results import foresee
+from checkpoint_local.runner import LocalHost
 from checkpoint_protocol import writes
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger

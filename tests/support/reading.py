@@ -19,7 +19,8 @@ from checkpoint_formats.rows.uniting import else_hint_of, unite
 from checkpoint_formats.rows.where import Filter
 from checkpoint_protocol.manifest.sources.source import Source
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import Output, SourceFile
+from checkpoint_protocol.records import Output
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 
 Row = dict[str, Any]

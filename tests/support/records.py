@@ -24,10 +24,10 @@ from checkpoint_protocol.records import (
     QuarantinedRow,
     RowPosition,
     Seal,
-    SourceFile,
     StagedFile,
     Target,
 )
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.store.object_store import ObjectStore
 from tests.support.sources import source_of

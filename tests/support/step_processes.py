@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from checkpoint_formats.rows.row_addresses import ROW_ADDRESS
+from checkpoint_formats.rows.selecting import ROW_ADDRESS
 from checkpoint_work.step_process.process import FailedRow, Opening, Reply, StepProcessEnded
-from checkpoint_work.steps.failing.error_texts import ErrorText
+from checkpoint_work.steps.failing.failures import ErrorText
 from checkpoint_work.steps.places import Place
 from checkpoint_work.steps.row_numbers import ROW_NUMBER
 

@@ -18,8 +18,7 @@ from checkpoint_control.loop.reconcile import Reconciler, Round
 from checkpoint_control.ports import Host, Write
 from checkpoint_control.writes.registration import registering
 from checkpoint_local.code import digests_with
-from checkpoint_local.host import LocalHost
-from checkpoint_local.runner import identify
+from checkpoint_local.runner import LocalHost, identify
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND, CheckpointedWrite, parse_manifest
 from checkpoint_protocol.store.object_store import ObjectStore, open_store
 from tests.support.direct_drivers import DirectDrivers

@@ -27,9 +27,8 @@ from checkpoint_commit.catalogs.sqlite_files import sqlite_file
 from checkpoint_formats.iceberg.file_io import CheckedFileIO, open_file_io
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable, one_line
-from checkpoint_protocol.places.setting_values import reveal
+from checkpoint_protocol.places.setting_values import SettingsPlace, reveal
 from checkpoint_protocol.places.settings import Settings
-from checkpoint_protocol.places.settings_place import SettingsPlace
 from checkpoint_protocol.places.storage import iceberg_options
 from checkpoint_protocol.places.uris import BUCKET_SCHEMES, scheme_of
 from checkpoint_protocol.store.memory import holding_a_lock

@@ -15,7 +15,7 @@ from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from checkpoint_commit.iceberg.commit import OnAuditBranch
 from checkpoint_commit.iceberg.refs import Refs, audit_branch_of
-from checkpoint_commit.presence import Former, Presence
+from checkpoint_commit.outcomes import Former, Presence
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import KEY_PROPERTY_PREFIX, EpochKey

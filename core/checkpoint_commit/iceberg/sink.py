@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from checkpoint_commit.catalogs.sqlite_files import sqlite_file
+from checkpoint_commit.outcomes import Former, Presence
 from checkpoint_commit.ports import Sink
-from checkpoint_commit.presence import Former, Presence
-from checkpoint_commit.sinks.port import SinkFormat
-from checkpoint_commit.sinks.seen import TargetSeen, folder_problems
+from checkpoint_commit.sinks.port import SinkFormat, TargetSeen, folder_problems, why_not_writable
 from checkpoint_commit.sinks.table_sink import TableSink
-from checkpoint_commit.sinks.writable import why_not_writable
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey
@@ -133,8 +131,7 @@ class IcebergFormat:
         from checkpoint_commit.iceberg.upsert_sink import UpsertSink
 
         if self.spec.audit is not None:
-            from checkpoint_commit.iceberg.audit_stage import Audits
-            from checkpoint_commit.iceberg.audited_table import PyicebergAuditedTable
+            from checkpoint_commit.iceberg.audit_stage import Audits, PyicebergAuditedTable
 
             audited = self._table_as(PyicebergAuditedTable, settings, catalogs, written_by)
             commit = Audits(self.named, self.spec.audit).commit

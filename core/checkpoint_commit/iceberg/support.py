@@ -33,8 +33,7 @@ from pyiceberg.types import (
 
 from checkpoint_commit.catalogs.named import CLASS_PROPERTIES
 from checkpoint_formats.iceberg.writing import write_properties
-from checkpoint_formats.iceberg.writing.sorting import why_not_sorted
-from checkpoint_formats.iceberg.writing.transforms import source_type, why_not_computed
+from checkpoint_formats.iceberg.writing.transforms import source_type, why_not_computed, why_not_sorted
 from checkpoint_formats.iceberg.writing.write_properties import WriteProperties
 from checkpoint_protocol.records import Append, Merge, Operation, Upsert
 

@@ -28,8 +28,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import TableUpdate
 
 from checkpoint_commit.catalogs.named import CatalogBook, location_of_new_table, refuse_unknown_type, translate_catalog_error
-from checkpoint_commit.catalogs.source_tables import describe
-from checkpoint_commit.catalogs.table_places import check_table
+from checkpoint_commit.catalogs.source_tables import check_table, describe
 from checkpoint_commit.changes import Change, StagedChange, only
 from checkpoint_commit.footers import Footers, columns_of, parquet_rows
 from checkpoint_commit.iceberg import history as iceberg_history
@@ -53,11 +52,10 @@ from checkpoint_commit.iceberg.target import (
     refuse_what_it_has_become,
     target_of,
 )
-from checkpoint_commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
-from checkpoint_commit.presence import Former, Presence
+from checkpoint_commit.outcomes import Former, Landed, Presence, Refused, Rejected, RequestOutcome, Unanswered
 from checkpoint_commit.staged_files import Tails, find_missing, remove_files
-from checkpoint_formats.arrow_schema import decode_schema
 from checkpoint_formats.iceberg.file_io import CheckedFileIO, open_file_io
+from checkpoint_formats.rows.plain_types import decode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable, one_line
 from checkpoint_protocol.identity import EpochKey
@@ -67,7 +65,6 @@ from checkpoint_protocol.manifest.sources.source import IcebergSource
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.places.storage import entry_of
 from checkpoint_protocol.records import (
-    AddColumns,
     Append,
     IcebergDeletes,
     IcebergFile,
@@ -83,6 +80,7 @@ from checkpoint_protocol.records import (
     Target,
     Upsert,
 )
+from checkpoint_protocol.records.formats.operations import AddColumns
 from checkpoint_protocol.tables.iceberg import title_of
 
 #: A table that was loaded so long ago is loaded again before a claim names its head.

@@ -57,7 +57,6 @@ from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import (
-    AddColumns,
     Append,
     ClaimRecord,
     LanceBase,
@@ -68,6 +67,7 @@ from checkpoint_protocol.records import (
     OverwriteWhere,
     Upsert,
 )
+from checkpoint_protocol.records.formats.operations import AddColumns
 
 _ROUNDS: Final = 12
 #: So many tries of an epoch, over all calls, are the last that come one after the other: each leaves a claim and a version.

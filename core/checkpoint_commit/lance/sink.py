@@ -6,10 +6,9 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from checkpoint_commit.outcomes import Former, Presence
 from checkpoint_commit.ports import Sink
-from checkpoint_commit.presence import Former, Presence
-from checkpoint_commit.sinks.port import SinkFormat
-from checkpoint_commit.sinks.seen import TargetSeen, folder_problems
+from checkpoint_commit.sinks.port import SinkFormat, TargetSeen, folder_problems
 from checkpoint_commit.sinks.table_sink import TableSink
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey

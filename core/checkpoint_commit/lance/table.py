@@ -21,18 +21,17 @@ from checkpoint_commit.lance.columns import refuse_blobs_beside, refuse_keys, sc
 from checkpoint_commit.lance.files.footers import LanceFooters
 from checkpoint_commit.lance.history import (
     LanceHistory,
+    LanceTag,
     VersionGone,
     commit_properties,
     fence_properties,
     tombstone_properties,
 )
 from checkpoint_commit.lance.port import LanceState
-from checkpoint_commit.lance.refs import LanceTag
-from checkpoint_commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
-from checkpoint_commit.presence import Former, Presence
+from checkpoint_commit.outcomes import Former, Landed, Presence, Refused, Rejected, RequestOutcome, Unanswered
 from checkpoint_commit.staged_files import Tails, find_missing
-from checkpoint_formats.arrow_schema import decode_schema, encode_schema
 from checkpoint_formats.lance.datasets import open_dataset
+from checkpoint_formats.rows.plain_types import decode_schema, encode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
 from checkpoint_protocol.identity import EpochKey, new_token
@@ -41,7 +40,6 @@ from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.places.storage import lance_options
 from checkpoint_protocol.records import (
-    AddColumns,
     Append,
     LanceFragment,
     LanceTarget,
@@ -54,6 +52,7 @@ from checkpoint_protocol.records import (
     Target,
     Upsert,
 )
+from checkpoint_protocol.records.formats.operations import AddColumns
 
 _IDENTITY_TRIES: Final = 5
 #: Lance's own default. None for what must not be based on another version than it says: see `lance_swap`.

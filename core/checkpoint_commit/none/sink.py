@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from checkpoint_commit.changes import Change, StagedChange, refused_file
-from checkpoint_commit.outcomes import BlockOutcome, CommitOutcome
+from checkpoint_commit.outcomes import BlockOutcome, CommitOutcome, Former, Presence
 from checkpoint_commit.ports import Sink
-from checkpoint_commit.presence import Former, Presence
 from checkpoint_commit.results import Results
-from checkpoint_commit.sinks.port import SinkFormat
-from checkpoint_commit.sinks.seen import TargetSeen
+from checkpoint_commit.sinks.port import SinkFormat, TargetSeen
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sink import Sink as SinkSpec

@@ -15,7 +15,7 @@ from checkpoint_commit.sinks.table_sink import Table, TableSink
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest.row_errors import Quarantine
+from checkpoint_protocol.manifest.sections import Quarantine
 from checkpoint_protocol.manifest.sources.source import Source
 from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.records import Merge, Operation, Output, StagedFile, Target, Upsert

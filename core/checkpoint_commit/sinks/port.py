@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from checkpoint_commit.outcomes import Former, Presence
 from checkpoint_commit.ports import Sink
-from checkpoint_commit.presence import Former, Presence
-from checkpoint_commit.sinks.seen import TargetSeen
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest.sink import Sink as SinkSpec
 from checkpoint_protocol.places.settings import Settings
@@ -16,6 +15,40 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from checkpoint_commit.catalogs.named import CatalogBook
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.store.object_store import local_path
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSeen:
+    """The table as it is now.
+
+    `exists` is None where that could not be told. `columns` has for each whether every row needs a value; None: not known.
+    `file_size_bytes` is what the table says of the size of data files. `problems` and `notes` go by the field that they are
+    about: spec.sink.iceberg.catalog.
+    """
+
+    title: str
+    exists: bool | None
+    columns: Mapping[str, bool] | None = None
+    is_partitioned: bool = False
+    file_size_bytes: int | None = None
+    outputs: tuple[Output, ...] = ()
+    problems: tuple[tuple[str, str | CheckpointError], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def folder_problems(field: str, place: str | None) -> tuple[tuple[str, str], ...]:
+    """Say why data files cannot be put at a place. A name, as some REST catalogs have for a warehouse, is no place."""
+    folder = local_path(place) if place is not None and ("/" in place or ":" in place) else None
+    if folder is None or (why := why_not_writable(folder)) is None:
+        return ()
+    return ((field, f"data files cannot be put into {place}: {why}"),)
 
 
 class SinkFormat(Protocol):
@@ -74,3 +107,19 @@ class CommittingFormat(Protocol):
 
     def format_of(self, spec: SinkSpec, named: Any, /) -> SinkFormat:
         """Return the format of a manifest's sink. `named`: what the manifest says of this kind."""
+
+
+def why_not_writable(place: Path) -> str | None:
+    """Say why nothing can be put at a file or into a folder, which may be yet to be made; None where it can.
+
+    Nothing is written: a quota, or a security module, may still refuse.
+    """
+    place = place.absolute()
+    if not place.exists():
+        place = next(parent for parent in place.parents if parent.exists())
+        if not place.is_dir():
+            return f"{place} is a file"
+    needed = os.W_OK | os.X_OK if place.is_dir() else os.W_OK
+    if os.access(place, needed, effective_ids=os.access in os.supports_effective_ids):
+        return None
+    return f"{place} cannot be written to (its permissions, or a file system that is read-only)"

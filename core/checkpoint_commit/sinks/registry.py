@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, cast
 
+from checkpoint_commit.outcomes import Presence
 from checkpoint_commit.ports import Sink
-from checkpoint_commit.presence import Presence
 from checkpoint_commit.sinks.port import CommittingFormat, SinkFormat
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest.sink import Sink as SinkSpec

@@ -9,9 +9,9 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, ver
 from pathlib import Path
 from typing import Final
 
+from checkpoint_commit.ports import NO_CODE
 from checkpoint_control.code.found import CodeFiles, find_code
 from checkpoint_control.code.trees import FolderTree, Tree
-from checkpoint_control.loop.stages import NO_CODE
 from checkpoint_protocol import reasons
 from checkpoint_protocol.code import archives
 from checkpoint_protocol.errors import NeedsChange

@@ -20,9 +20,9 @@ from checkpoint_control.decision.actions import (
     Wait,
 )
 from checkpoint_control.decision.code_changes import ask_before_results_are_mixed_or_dropped, is_of_now
-from checkpoint_control.decision.epochs import next_epoch
 from checkpoint_control.decision.observation import Attempt, DriverState, Failure, Observation, RowErrorLimit
 from checkpoint_control.decision.table_rules import TABLE_RULES, Rule
+from checkpoint_control.decision.triggers import next_epoch
 from checkpoint_protocol import reasons
 from checkpoint_protocol.manifest.quantities import counted
 

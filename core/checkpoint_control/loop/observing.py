@@ -11,33 +11,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from checkpoint_commit.ports import PinSource, Sink, Stage
-from checkpoint_control.decision import pauses
+from checkpoint_commit.ports import NO_CODE, PinSource, Sink, Stage, spec_of_stage
+from checkpoint_control.decision import attempt_clock
 from checkpoint_control.decision.actions import RecordAttempt
 from checkpoint_control.decision.attempt_clock import AttemptClock
 from checkpoint_control.decision.code_changes import Approval
 from checkpoint_control.decision.observation import Attempt, Change, DriverObservation, DriverState, Failure, Observation
 from checkpoint_control.decision.rules import in_vain_in_a_row
 from checkpoint_control.decision.triggers import Between, News
-from checkpoint_control.loop.driver_digest import code_of_session, keeps_for_epochs
-from checkpoint_control.loop.driver_failures import failure_of
-from checkpoint_control.loop.kept_drivers import KeptDrivers, Place
+from checkpoint_control.loop.drivers import KeptDrivers, Place, code_of_session, failure_of, keeps_for_epochs
 from checkpoint_control.loop.looks import Looks
-from checkpoint_control.loop.stages import NO_CODE, spec_of_stage
 from checkpoint_control.loop.table_facts import observe_tables
 from checkpoint_control.pipelines.decisions import IN_WORDS
-from checkpoint_control.pipelines.edits import redone_by_an_edit
-from checkpoint_control.pipelines.found import digest_to_approve
-from checkpoint_control.pipelines.pipeline import NextStage
+from checkpoint_control.pipelines.next_stage import NextStage
+from checkpoint_control.pipelines.results import digest_to_approve, redone_by_an_edit
 from checkpoint_control.ports import Drivers, Host, Write
 from checkpoint_control.progress.epoch_progress import measure
-from checkpoint_control.progress.row_errors import count_quarantined, limit_of
-from checkpoint_control.progress.tallies import Tallies
+from checkpoint_control.progress.tallies import Tallies, count_quarantined, limit_of
 from checkpoint_protocol import writes
 from checkpoint_protocol.deadlines import least_progress_deadline_s
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.ledger.listing import SealListing
+from checkpoint_protocol.ledger.epoch_records import SealListing
 from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.progress_reports import DriverProgress, read_report
 from checkpoint_protocol.records import Began, CommitRecord, LaunchRecord, Merge, Operation, StageIdentity
@@ -289,7 +284,7 @@ class Observer:
             before=before,
             is_past_deadline=self.host.is_past_deadline(ledger.key.epoch),
             pause_left_s=self._left_s(ledger.key, attempts, self.host.pause_after),
-            outage_left_s=self._left_s(ledger.key, attempts, pauses.pause_after),
+            outage_left_s=self._left_s(ledger.key, attempts, attempt_clock.pause_after),
             retry_left_s=self._left_s(ledger.key, attempts, self.host.retry_after, -_MOST_SPREAD),
             row_errors=row_errors,
             is_claimed=row_errors is not None and ledger.commits.read_claim(0) is not None,

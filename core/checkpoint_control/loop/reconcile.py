@@ -36,14 +36,14 @@ from checkpoint_control.decision.actions import (
 from checkpoint_control.decision.observation import DriverState, Failure, Observation
 from checkpoint_control.decision.rules import decide, why_nothing_may_be_at_work
 from checkpoint_control.loop.keys_objects import compacting
-from checkpoint_control.loop.memos import remove_memos
 from checkpoint_control.loop.observing import Observer, driver_of
 from checkpoint_control.loop.table_facts import refuse_own_outputs
 from checkpoint_control.pipelines.decisions import Decision
-from checkpoint_control.pipelines.found import at_work
-from checkpoint_control.pipelines.pipeline import NextStage, next_stage
+from checkpoint_control.pipelines.next_stage import NextStage, next_stage
+from checkpoint_control.pipelines.results import at_work
 from checkpoint_control.progress.tallies import Tallies
-from checkpoint_formats.arrow_schema import decode_schema
+from checkpoint_control.writes.cleaning import remove_memos
+from checkpoint_formats.rows.plain_types import decode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token

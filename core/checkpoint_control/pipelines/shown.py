@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from pydantic import Field
 
-from checkpoint_control.decision.epochs import next_epoch
+from checkpoint_control.decision.triggers import next_epoch
 from checkpoint_control.pipelines.decisions import Cause, Decision, What, decide_stages
-from checkpoint_control.pipelines.found import DigestOf, foresee, see_stages, wanted_stages
+from checkpoint_control.pipelines.results import DigestOf, foresee, see_stages, wanted_stages
 from checkpoint_control.progress.epoch_progress import measure
 from checkpoint_control.progress.tallies import Tallies
 from checkpoint_control.views.inspected import Shown

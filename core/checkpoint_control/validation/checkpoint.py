@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from checkpoint_commit.sinks.writable import why_not_writable
+from checkpoint_commit.sinks.port import why_not_writable
 from checkpoint_control.validation.report import Findings
 from checkpoint_control.views.stored_status import StoredStatus, read_status
 from checkpoint_protocol.errors import CheckpointError

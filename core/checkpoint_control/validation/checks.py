@@ -8,15 +8,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from checkpoint_commit.sinks.port import TargetSeen
 from checkpoint_commit.sinks.registry import format_of
-from checkpoint_commit.sinks.seen import TargetSeen
 from checkpoint_control.decision.table_rules import gone_with_its_rows
 from checkpoint_control.decision.triggers import check_schedule
 from checkpoint_control.validation.checkpoint import CheckpointSeen, check_checkpoint
 from checkpoint_control.validation.code import check_code
+from checkpoint_control.validation.fields import check_type_names, parsed_types, refusals
 from checkpoint_control.validation.forecast import predict, predict_keyed
-from checkpoint_control.validation.options import check_type_names, parsed_types
-from checkpoint_control.validation.refusals import refusals
 from checkpoint_control.validation.report import Findings, Prediction, Report
 from checkpoint_control.validation.source import SourceSeen, check_keyed_source, check_source, placed_types
 from checkpoint_control.validation.target import Giver, check_target, check_types, compare_columns

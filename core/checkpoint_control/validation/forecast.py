@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from checkpoint_commit.sinks.seen import TargetSeen
+from checkpoint_commit.sinks.port import TargetSeen
 from checkpoint_control.validation.checkpoint import CheckpointSeen
 from checkpoint_control.validation.report import Bounds, Prediction
 from checkpoint_control.validation.source import SourceSeen

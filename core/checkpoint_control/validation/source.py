@@ -10,7 +10,7 @@ from typing import Any, Final, assert_never
 
 import pyarrow as pa
 
-from checkpoint_control.validation.options import check_options, check_type_names
+from checkpoint_control.validation.fields import check_options, check_type_names
 from checkpoint_control.validation.report import ColumnType, Findings, say_of_files
 from checkpoint_control.validation.tables import TableSeen, examine_iceberg, examine_lance
 from checkpoint_control.validation.text_columns import read_columns
@@ -35,7 +35,7 @@ from checkpoint_protocol.manifest.sources.source import (
 from checkpoint_protocol.manifest.where import Condition, check_where, columns_of, parse_where
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.store.object_store import local_path
 
 #: Of a source with more files than this, only so many are opened.

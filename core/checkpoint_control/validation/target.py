@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
+from checkpoint_commit.sinks.port import TargetSeen
 from checkpoint_commit.sinks.registry import format_of
-from checkpoint_commit.sinks.seen import TargetSeen
 from checkpoint_control.validation.report import Findings
 from checkpoint_formats.rows.plain_types import came_as, schema_of_new, type_of_new
 from checkpoint_protocol import reasons

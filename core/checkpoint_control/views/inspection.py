@@ -10,10 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from checkpoint_control.views.epoch_inspection import EpochInspector
-from checkpoint_control.views.epoch_listing import is_number
-from checkpoint_control.views.inspected import ShownCommit, ShownEpoch, ShownError, ShownStore, ShownWrite
-from checkpoint_control.views.lenient_reading import LenientReader
+from checkpoint_control.views.epoch_inspection import EpochInspector, is_number
+from checkpoint_control.views.inspected import LenientReader, ShownCommit, ShownEpoch, ShownError, ShownStore, ShownWrite
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey

@@ -11,16 +11,14 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from checkpoint_commit.presence import Presence
-from checkpoint_control.decision.epochs import next_epoch
+from checkpoint_commit.outcomes import Presence
 from checkpoint_control.decision.phases import MEANINGS, Phase, phase_of
 from checkpoint_control.decision.rules import too_many_failed
+from checkpoint_control.decision.triggers import next_epoch
 from checkpoint_control.pipelines.decisions import named, title_of
 from checkpoint_control.pipelines.shown import ShownStage
-from checkpoint_control.progress.activity import describe
-from checkpoint_control.progress.epoch_progress import measure
-from checkpoint_control.progress.row_errors import limit_of
-from checkpoint_control.progress.tallies import Tallies
+from checkpoint_control.progress.epoch_progress import describe, measure
+from checkpoint_control.progress.tallies import Tallies, limit_of
 from checkpoint_control.views.inspected import Shown, ShownAttempt, ShownCommit, ShownEpoch, ShownError, ShownFailure, ShownSums
 from checkpoint_control.views.inspection import Inspector
 from checkpoint_control.views.shown_records import observed, phase_in_store

@@ -21,7 +21,8 @@ from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.quantities import counted
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
-from checkpoint_protocol.records import KeysCovered, LaunchRecord, RowPosition, Seal, SourceFile, Target
+from checkpoint_protocol.records import KeysCovered, LaunchRecord, RowPosition, Seal, Target
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.lineage import Span, merged
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.store.layout import is_rows_name

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from checkpoint_commit.presence import Former
+from checkpoint_commit.outcomes import Former
 from checkpoint_commit.sinks.registry import format_of
 from checkpoint_control.views.inspection import is_uid
 from checkpoint_protocol import reasons, writes

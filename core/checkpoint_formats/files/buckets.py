@@ -19,7 +19,7 @@ from checkpoint_formats.files.locations import FoundFile
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, one_line
 from checkpoint_protocol.places.patterns import Pattern
-from checkpoint_protocol.places.settings_place import SettingsPlace
+from checkpoint_protocol.places.setting_values import SettingsPlace
 from checkpoint_protocol.places.source_paths import Location, identity_of
 from checkpoint_protocol.places.storage import StorageSettings, entry_of, obstore_options, pyarrow_options
 from checkpoint_protocol.store.object_store import head_object, translate_store_error

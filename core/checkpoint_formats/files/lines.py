@@ -11,7 +11,7 @@ import pyarrow as pa
 from checkpoint_formats.failures import changed, unreadable, vanished
 from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_formats.files.texts import MARK_BYTES, byte_order_mark
-from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.records.inputs import SourceFile
 
 LONGEST_LINE_BYTES: Final = 256 << 20
 _READ_BYTES: Final = 4 << 20

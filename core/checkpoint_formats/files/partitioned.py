@@ -17,7 +17,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.sources.source import FilesSource
 from checkpoint_protocol.manifest.where import AllOf, Condition, columns_of
-from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 
 #: Makes the reader of a format for files in folders of these keys, and of columns and a condition that it can know.

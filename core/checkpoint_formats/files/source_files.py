@@ -17,10 +17,11 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.places.outputs import find_file_in, refuse
 from checkpoint_protocol.places.patterns import Pattern, is_wild, split
-from checkpoint_protocol.places.shell_words import hint_on_pattern
 from checkpoint_protocol.places.source_paths import Location, better_name, is_folder, locate
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import Output, SourceFile
+from checkpoint_protocol.places.uris import hint_on_pattern
+from checkpoint_protocol.records import Output
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.store.parallel import in_threads, streamed
 
 #: Of a store that takes 30 ms for an answer, 2,000 a second; S3 gives 5,500 a second of one prefix.

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from checkpoint_formats.files.recorded import find_moved, under_recorded_names
 from checkpoint_formats.port import Described, FileReader
 from checkpoint_formats.readers import file_reader_for
-from checkpoint_formats.taking import Taking, choose
+from checkpoint_formats.taking import Taking, choose, find_moved, under_recorded_names
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.sources.source import FilesSource
-from checkpoint_protocol.records import SourceFile, TakenFile
+from checkpoint_protocol.records import TakenFile
+from checkpoint_protocol.records.inputs import SourceFile
 
 
 def take(source: FilesSource, of: Taking) -> tuple[Described, None]:

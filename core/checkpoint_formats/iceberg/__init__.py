@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def open_stager(target: IcebergTarget, key: EpochKey, label: str, target_bytes: int, storage: StorageSettings) -> Stager:
     from checkpoint_formats.iceberg.stager import IcebergStager
-    from checkpoint_formats.placed import Placed
+    from checkpoint_formats.port import Placed
 
     return Placed(IcebergStager(target, key, label, target_bytes, storage), target.data_location)
 

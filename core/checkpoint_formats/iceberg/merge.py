@@ -6,26 +6,40 @@ already; where staged rows may be deleted again, those of the staged files too. 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
 
+from checkpoint_formats.iceberg.file_io import open_file_io
 from checkpoint_formats.iceberg.plan import columns_of, find_files
+from checkpoint_formats.iceberg.stager import IcebergStager
 from checkpoint_formats.merging.keys import Keys, Placed, PutPart, Wanted, make_keys
-from checkpoint_formats.merging.reading import numbers_of, whole
+from checkpoint_formats.merging.reading import DELETED_ROWS, Positions, by_path, numbers_of, whole
 from checkpoint_formats.port import Reader
+from checkpoint_protocol.identity import STAGED_FOLDER_PREFIX, EpochKey, new_token
 from checkpoint_protocol.manifest.where import parse_where
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import (
+    IcebergDeletes,
     IcebergFile,
+    IcebergRewrite,
     IcebergSourceFile,
+    IcebergTarget,
     Merge,
     MergeKeysRecord,
     PinnedIceberg,
-    SourceFile,
     StagedFile,
 )
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 
 
@@ -73,3 +87,137 @@ def as_source(file: IcebergFile) -> SourceFile:
     """Return a staged file as one that is read."""
     known = IcebergSourceFile(spec_id=file.spec_id, partition=file.partition, deletes=())
     return SourceFile(path=file.path, etag="", size_bytes=file.size_bytes, unit="rows", end=file.rows, iceberg=known)
+
+
+# Stage position deletes of an Iceberg table: Parquet files that say which rows of one data file are deleted.
+#
+# Source of the rules: the Iceberg table specification (position delete files): reserved field ids, rows by path and position.
+
+
+_FIELD_ID: Final = "PARQUET:field_id"
+_STORED: Final = pa.schema(
+    [
+        pa.field("file_path", pa.dictionary(pa.int32(), pa.string()), nullable=False, metadata={_FIELD_ID: "2147483546"}),
+        pa.field("pos", pa.int64(), nullable=False, metadata={_FIELD_ID: "2147483545"}),
+    ]
+)
+#: Of positions that wait for the end of the segment.
+_MOST_ROWS: Final = 1 << 23
+_ROW_GROUP_ROWS: Final = 1 << 20
+
+
+class PositionDeletesStager:
+    """Writes one file for each data file that a segment deletes rows of. A Stager."""
+
+    def __init__(self, target: IcebergTarget, key: EpochKey, label: str, storage: StorageSettings) -> None:
+        self._folder = f"{target.data_location.rstrip('/')}/{STAGED_FOLDER_PREFIX}{key.uid}"
+        self._label = f"{key.epoch}-{label}"
+        self._io = open_file_io(target.data_location, storage)
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        return DELETED_ROWS
+
+    def stage(self, batches: Iterator[pa.RecordBatch]) -> tuple[IcebergDeletes, ...]:
+        """Write what the batches name; files are whole in the store when this returns."""
+        held: dict[str, list[Positions]] = defaultdict(list)
+        held_rows = 0
+        finished: list[IcebergDeletes] = []
+
+        def write_all() -> None:
+            finished.extend(self._write(path, held.pop(path)) for path in sorted(held))
+
+        for batch in batches:
+            for path, positions in by_path(batch):
+                held[path].append(positions)
+            held_rows += batch.num_rows
+            if held_rows >= _MOST_ROWS:
+                write_all()
+                held_rows = 0
+        write_all()
+        return tuple(finished)
+
+    def _write(self, data_file: str, parts: list[Positions]) -> IcebergDeletes:
+        positions = np.concatenate(parts)
+        positions.sort()
+        paths = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(positions), np.int32)), pa.array([data_file]))
+        rows = pa.table([paths, pa.array(positions)], schema=_STORED)
+        path = f"{self._folder}/{self._label}-{new_token()}-deletes.parquet"
+        with self._io.new_output(path).create() as stream:
+            pq.write_table(
+                rows, stream, row_group_size=_ROW_GROUP_ROWS, compression="zstd", use_dictionary=["file_path"], store_schema=False
+            )
+            size_bytes = stream.tell()
+        return IcebergDeletes(path=path, size_bytes=size_bytes, rows=len(positions), data_file=data_file)
+
+
+# Stage data files of an Iceberg table that take the place of old ones: with the rows of these that stay (copy-on-write).
+#
+# They are written under the schema that the old ones were read by, and say that they lie in the same partition of the same spec.
+
+
+def columns_of_rewrites(table: PinnedIceberg) -> pa.Schema:
+    """Return all columns of a row, in the types in which they are written."""
+    return schema_to_pyarrow(Schema.model_validate_json(table.table_schema_json), include_field_ids=True)
+
+
+@dataclass(slots=True)
+class RewritesStager:
+    """Writes the rows that stay of each data file that a segment has rows of. A Stager.
+
+    Takes what a RewritingReader gives. Nothing can be staged before `begin` has told what is read.
+    """
+
+    target: IcebergTarget
+    key: EpochKey
+    label: str
+    target_bytes: int
+    storage: StorageSettings
+    _inner: IcebergStager | None = None
+    _files: dict[str, SourceFile] | None = None
+
+    @property
+    def arrow_schema(self) -> None:
+        return None
+
+    def begin(self, table: PinnedIceberg, files: Iterable[SourceFile]) -> None:
+        """Take down the table as it is read, and the files that are."""
+        read = {
+            "table_schema_json": table.table_schema_json,
+            "partition_spec_json": UNPARTITIONED_PARTITION_SPEC.model_dump_json(),
+            "sort_order_json": None,
+        }
+        target = self.target.model_copy(update=read)
+        self._inner = IcebergStager(target, self.key, self.label, self.target_bytes, self.storage)
+        self._files = {file.path: file for file in files}
+
+    def stage(self, batches: Iterator[pa.RecordBatch]) -> tuple[IcebergRewrite, ...]:
+        """Write what stays; files are whole in the store when this returns."""
+        return tuple(self._rewrite(path, given) for path, given in groupby(batches, _path_of))
+
+    def _rewrite(self, path: str, batches: Iterator[pa.RecordBatch]) -> IcebergRewrite:
+        assert self._inner is not None
+        rows = 0
+
+        def kept() -> Iterator[pa.RecordBatch]:
+            nonlocal rows
+            for batch in batches:
+                rows += batch.num_rows
+                row = batch.column("row").filter(batch.column("stays"))
+                if len(row):
+                    yield pa.RecordBatch.from_arrays(row.flatten(), schema=schema)
+
+        schema = self._inner.stored_schema
+        files = tuple(self._placed(path, file) for file in self._inner.stage(kept()))
+        return IcebergRewrite(data_file=path, rows=rows, files=files)
+
+    def _placed(self, path: str, file: IcebergFile) -> IcebergFile:
+        assert self._files is not None
+        known = self._files[path].iceberg
+        assert known is not None
+        return file.model_copy(update={"spec_id": known.spec_id, "partition": known.partition})
+
+
+def _path_of(batch: pa.RecordBatch) -> str:
+    path: str = batch.column("file_path")[0].as_py()
+    return path

@@ -26,16 +26,17 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.types import UnknownType
 
+from checkpoint_formats.failures import moved
 from checkpoint_formats.iceberg.file_io import manifests_of, open_file_io
 from checkpoint_formats.port import Described
 from checkpoint_formats.rows.plain_types import plain_schema
 from checkpoint_formats.rows.where import Filter
-from checkpoint_formats.source_tables import moved
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable, one_line
 from checkpoint_protocol.manifest.where import AllOf, AnyOf, BeginsWith, Compare, Condition, IsIn, IsNan, IsNull, value_for
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import DeleteFile, IcebergSourceFile, PinnedIceberg, SourceFile
+from checkpoint_protocol.records import DeleteFile, IcebergSourceFile, PinnedIceberg
+from checkpoint_protocol.records.inputs import SourceFile
 
 _KEEP: Final = "keep the table's snapshots until its writes have committed"
 

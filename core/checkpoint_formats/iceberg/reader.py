@@ -21,7 +21,7 @@ from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.table.puffin import PuffinFile
 from pyiceberg.transforms import IdentityTransform
 
-from checkpoint_formats.failures import reading
+from checkpoint_formats.failures import gone, reading
 from checkpoint_formats.files.numbering import empty_chunk
 from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_formats.iceberg.projection import projected
@@ -30,11 +30,11 @@ from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.parquet_rows import nearest_start, open_parquet, row_batches, row_group_starts
 from checkpoint_formats.rows.plain_types import as_plain
 from checkpoint_formats.rows.where import Filter
-from checkpoint_formats.source_tables import gone
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.where import Condition
-from checkpoint_protocol.records import DeleteFile, PinnedIceberg, SourceFile
+from checkpoint_protocol.records import DeleteFile, PinnedIceberg
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 
 _PROBLEM: Final = "it cannot be read as a data file of the table"

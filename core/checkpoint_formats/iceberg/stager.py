@@ -25,11 +25,10 @@ from pyiceberg.table.sorting import SortOrder
 from checkpoint_formats.iceberg.file_io import open_file_io
 from checkpoint_formats.iceberg.writing import write_properties
 from checkpoint_formats.iceberg.writing.metrics import FileStatistics
-from checkpoint_formats.iceberg.writing.schemas import with_defaults
-from checkpoint_formats.iceberg.writing.sorting import sorted_rows
-from checkpoint_formats.iceberg.writing.transforms import as_stored, encoded, transformed, value_type
-from checkpoint_formats.rows.dictionaries import not_worth_a_dictionary
-from checkpoint_formats.rows.pieces import cut
+from checkpoint_formats.iceberg.writing.transforms import as_stored, encoded, sorted_rows, transformed, value_type
+from checkpoint_formats.iceberg.writing.write_properties import with_defaults
+from checkpoint_formats.rows.batch_sizing import cut
+from checkpoint_formats.rows.parquet_rows import not_worth_a_dictionary
 from checkpoint_protocol.identity import STAGED_FOLDER_PREFIX, EpochKey, new_token
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import IcebergFile, IcebergTarget

@@ -12,7 +12,8 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.manifest.sources.source import IcebergSource
 from checkpoint_protocol.manifest.where import Condition
-from checkpoint_protocol.records import PinnedIceberg, SourceFile
+from checkpoint_protocol.records import PinnedIceberg
+from checkpoint_protocol.records.inputs import SourceFile
 
 
 def take(_source: IcebergSource, of: Taking) -> tuple[Described, PinnedIceberg]:

@@ -19,7 +19,8 @@ from checkpoint_protocol.errors import CheckpointError, NeedsChange, one_line
 from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
 from checkpoint_protocol.places.kafka_settings import client_properties
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import KafkaPartition, SourceFile
+from checkpoint_protocol.records import KafkaPartition
+from checkpoint_protocol.records.inputs import SourceFile
 
 #: How long the cluster may take for an answer. A broker that restarts is back in less.
 ANSWER_S: Final = 10.0

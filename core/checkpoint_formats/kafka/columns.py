@@ -1,14 +1,92 @@
-"""The columns that records of Kafka have beside what their values hold."""
+"""The columns of records of Kafka: values that are JSON objects, one row each, and what records have beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Final, Literal
 
 import pyarrow as pa
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
+from checkpoint_formats.files.json.objects import infer_schema, parse_objects
+from checkpoint_formats.files.lines import Lines
+from checkpoint_formats.files.parsing import MOST_PARTS_OF_A_SAMPLE, BadLine, what_is_wrong
+from checkpoint_protocol import reasons
 from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
+
+_EXPECTED: Final = "one JSON object is expected, with the fields that the first values have"
+WAY_OUT: Final = (
+    f"{_EXPECTED}; set onRowError: Quarantine to set such records apart and go on, or name the field, or a type that holds "
+    "all its values (string holds any, as its JSON text), by source.kafka.types (steps and table have to take it); what is "
+    "sealed stays"
+)
+#: A record without a value, as those that mark a key as deleted, is a row of NULLs.
+_NOTHING: Final = b"{}"
+
+
+def parse_values(
+    values: Sequence[bytes | None], schema: pa.Schema, others: Literal["error", "ignore"], given: Container[str]
+) -> Iterator[tuple[int, int, pa.RecordBatch | BadLine]]:
+    """Give the values in parts, from and to: those that can be read, and between them each that cannot, with what is wrong in it.
+
+    Found by halving, as far as the parts are asked for.
+    """
+    parts = [(0, len(values))]
+    while parts:
+        start, end = parts.pop()
+        lines = _lines(values[start:end])
+        try:
+            if lines is None:
+                raise ValueError("the value is empty")
+            yield start, end, parse_objects(lines, schema, others, given)
+        except (pa.ArrowException, ValueError) as error:
+            if end - start > 1:
+                middle = (start + end) // 2
+                parts += [(middle, end), (start, middle)]
+                continue
+            shown = lines or Lines(b"", 0, 0, 0)
+            yield start, end, BadLine(reasons.SOURCE_UNREADABLE, what_is_wrong(shown, error))
+
+
+def infer_fields(values: Sequence[bytes | None], given: Mapping[str, pa.DataType], *, sets_apart: bool) -> pa.Schema:
+    """Return the fields of some values, in the order of their appearance. `sets_apart`: those that are no object are passed over.
+
+    ArrowException or ValueError where they have no common types.
+    """
+    if sets_apart:
+        values = _those_that_can_be_read(values, given)
+    lines = _lines(values)
+    if lines is None:
+        raise ValueError("a value is empty")
+    return infer_schema(lines, given)
+
+
+def _those_that_can_be_read(values: Sequence[bytes | None], given: Mapping[str, pa.DataType]) -> list[bytes | None]:
+    schema = pa.schema(list(given.items()))
+    parts = parse_values(values, schema, "ignore", given)
+    good: list[bytes | None] = []
+    for number, (start, end, found) in enumerate(parts):
+        if number == MOST_PARTS_OF_A_SAMPLE:
+            break
+        if not isinstance(found, BadLine):
+            good += values[start:end]
+    return good
+
+
+def _lines(values: Sequence[bytes | None]) -> Lines | None:
+    """Return the values as lines; None if one is empty. A line break in an object is space: texts have \\n for it."""
+    texts = [_NOTHING if value is None else _on_one_line(value) for value in values]
+    if not all(texts):
+        return None
+    data = b"\n".join(texts)
+    return Lines(data, 0, len(data), 0)
+
+
+def _on_one_line(value: bytes) -> bytes:
+    if b"\n" in value or b"\r" in value:
+        value = value.replace(b"\r", b" ").replace(b"\n", b" ")
+    return value.strip()
+
 
 _HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 RAW: Final = pa.schema(

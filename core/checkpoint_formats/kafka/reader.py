@@ -12,17 +12,17 @@ from confluent_kafka import Message
 from checkpoint_formats.files.numbering import empty_chunk
 from checkpoint_formats.files.parsing import BadLine
 from checkpoint_formats.kafka.cluster import Cluster
-from checkpoint_formats.kafka.columns import metadata_column, metadata_fields
+from checkpoint_formats.kafka.columns import WAY_OUT, metadata_column, metadata_fields, parse_values
 from checkpoint_formats.kafka.failures import lost, unreadable
 from checkpoint_formats.kafka.records import RecordReader, Records, offset_of
-from checkpoint_formats.kafka.values import WAY_OUT, parse_values
 from checkpoint_formats.port import Chunk
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.type_names import parse_type
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import KafkaPartition, SourceFile
+from checkpoint_protocol.records import KafkaPartition
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 
 #: A chunk has about as many bytes at the most, by what records before had.

@@ -18,7 +18,8 @@ from checkpoint_formats.kafka.cluster import CONNECTING, Cluster
 from checkpoint_formats.kafka.failures import log_is_shorter, name_of, refused, unavailable
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
-from checkpoint_protocol.records import KafkaPartition, SourceFile
+from checkpoint_protocol.records import KafkaPartition
+from checkpoint_protocol.records.inputs import SourceFile
 
 #: So long nothing may come before we say so. A broker that is restarted, and recovers its logs, comes back in less.
 SILENCE_S: Final = 60.0

@@ -15,10 +15,10 @@ import obstore
 import pyarrow as pa
 from lance.file import LanceFileWriter
 
-from checkpoint_formats.arrow_schema import decode_schema
 from checkpoint_formats.lance.datasets import rows_refused
-from checkpoint_formats.rows.pieces import cut
-from checkpoint_formats.rows.row_addresses import ADDRESS_FIELD, ROW_ADDRESS, fragments_of, places_of, without_addresses
+from checkpoint_formats.rows.batch_sizing import cut
+from checkpoint_formats.rows.plain_types import decode_schema
+from checkpoint_formats.rows.selecting import ADDRESS_FIELD, ROW_ADDRESS, fragments_of, places_of, without_addresses
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
 from checkpoint_protocol.identity import STAGED_FOLDER_PREFIX, EpochKey, new_token

@@ -16,7 +16,7 @@ from obstore.exceptions import BaseError, NotFoundError
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
 from checkpoint_protocol.places.storage import StorageSettings, disk_path, entry_of, lance_options
-from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.store.memory import hold_table
 from checkpoint_protocol.store.object_listing import list_objects
 from checkpoint_protocol.store.object_store import head_object, open_raw_store, translate_store_error

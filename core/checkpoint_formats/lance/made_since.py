@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from checkpoint_formats.failures import moved
 from checkpoint_formats.lance.datasets import identity_of, is_as_it_was, open_dataset, read_transaction
-from checkpoint_formats.source_tables import moved
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import PinnedLance
+from checkpoint_protocol.records.formats.lance import PinnedLance
 
 #: Columns that Lance makes: the versions at which a row was made, and changed last.
 MADE_AT: Final = "_row_created_at_version"

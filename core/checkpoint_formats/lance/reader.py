@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from checkpoint_formats.failures import gone, moved
 from checkpoint_formats.files.numbering import empty_chunk
 from checkpoint_formats.lance.datasets import (
     has_values,
@@ -24,12 +25,14 @@ from checkpoint_formats.lance.made_since import MADE_AT, find_made_since, fragme
 from checkpoint_formats.port import Chunk, Described
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.plain_types import as_plain, plain_schema
-from checkpoint_formats.source_tables import gone, moved
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable, one_line
 from checkpoint_protocol.manifest.sources.source import LanceSource
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import AddColumns, PinnedLance, SourceFile, TakenFile
+from checkpoint_protocol.records import TakenFile
+from checkpoint_protocol.records.formats.lance import PinnedLance
+from checkpoint_protocol.records.formats.operations import AddColumns
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 
 _KEEP: Final = "keep the dataset's versions until its writes have committed (cleanup_old_versions removes old ones)"

@@ -11,9 +11,9 @@ from typing import Any, Final
 import lance
 import pyarrow as pa
 
-from checkpoint_formats.arrow_schema import decode_schema
 from checkpoint_formats.lance.datasets import open_dataset, rows_refused
-from checkpoint_formats.rows.pieces import cut
+from checkpoint_formats.rows.batch_sizing import cut
+from checkpoint_formats.rows.plain_types import decode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.lance_schema import IDENTITY_CONFIG, differences, fields_of

@@ -8,7 +8,9 @@ from checkpoint_formats.lance.reader import find_fragments, is_known
 from checkpoint_formats.port import Described
 from checkpoint_formats.taking import Taking, choose
 from checkpoint_protocol.manifest.sources.source import LanceSource
-from checkpoint_protocol.records import AddColumns, PinnedLance, SourceFile
+from checkpoint_protocol.records.formats.lance import PinnedLance
+from checkpoint_protocol.records.formats.operations import AddColumns
+from checkpoint_protocol.records.inputs import SourceFile
 
 
 def take(source: LanceSource, of: Taking) -> tuple[Described, PinnedLance]:

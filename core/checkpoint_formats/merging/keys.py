@@ -22,7 +22,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.where import parse_where
 from checkpoint_protocol.records import Merge, MergeKeysPart
-from checkpoint_protocol.tables.modes import OnDuplicate, WhenMatched
+from checkpoint_protocol.tables import OnDuplicate, WhenMatched
 
 #: Of a part. It is read as a whole.
 _MOST_ROWS: Final = 1 << 19

@@ -15,7 +15,8 @@ from checkpoint_formats.merging.keys import column_of
 from checkpoint_formats.merging.matching import Found, LoadPart, Matcher, open_matcher
 from checkpoint_formats.port import Chunk, Reader
 from checkpoint_formats.rows.batch_sizing import BatchSizing
-from checkpoint_protocol.records import Merge, MergeKeysRecord, SourceFile
+from checkpoint_protocol.records import Merge, MergeKeysRecord
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 
 #: What a merge gives for each row that is to be deleted.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
+
+import pyarrow as pa
 
 MOST_ROWS: Final = 65_536
 _MOST_BYTES: Final = 8 << 20
@@ -115,3 +118,13 @@ class BatchSizing:
         if scale != self.scale:
             self._change, self._stale = _Change(self.scale, rows, seconds), 0
             self.scale = scale
+
+
+def cut(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Give the batch in pieces of about so many bytes in memory, and of one row at least. Copies nothing."""
+    if batch.nbytes <= most_bytes or batch.num_rows <= 1:
+        yield batch
+        return
+    rows = max(1, batch.num_rows * most_bytes // batch.nbytes)
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)

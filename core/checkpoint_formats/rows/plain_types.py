@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
 
 import pyarrow as pa
+
+from checkpoint_formats.rows.nested import nulls
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
 
 #: Extension types whose values are the same in a plain type. Others stay as they are, and `unknown_extension` tells them.
 _SAME_VALUES: Final = {
@@ -105,3 +111,47 @@ def as_plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         column = batch.column(index)
         columns.append(column if column.type.equals(field.type, check_metadata=False) else column.cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def encode_schema(schema: pa.Schema) -> str:
+    return base64.b64encode(schema.remove_metadata().serialize().to_pybytes()).decode()
+
+
+def decode_schema(text: str) -> pa.Schema:
+    """Return the schema of a record. NeedsChange(OutputSchemaWrong) if it is none: drivers put them."""
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise NeedsChange(reasons.OUTPUT_SCHEMA_WRONG, f"what the driver gave is no Arrow schema: {error}") from error
+
+
+# Values that a table wants in columns which rows lack, kept with the Arrow fields of its schema.
+#
+# In a field's metadata, so that they come along to wherever rows are made to fit the table, at every depth of a struct.
+
+
+_DEFAULT: Final = b"checkpointed-writes.default"
+
+
+def with_default(field: pa.Field, value: Any) -> pa.Field:
+    """Return the field with a default, a Python value of its type."""
+    batch = pa.record_batch([pa.array([value], field.type)], names=["default"])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return field.with_metadata({**(field.metadata or {}), _DEFAULT: sink.getvalue().to_pybytes()})
+
+
+def has_default(field: pa.Field) -> bool:
+    return field.metadata is not None and _DEFAULT in field.metadata
+
+
+def left_out(field: pa.Field, rows: int) -> pa.Array:
+    """Return the column of so many rows that lack it: of the default, or of NULL."""
+    return pa.repeat(_scalar(field.metadata[_DEFAULT]), rows) if has_default(field) else nulls(rows, field.type)
+
+
+@lru_cache(maxsize=256)
+def _scalar(data: bytes) -> pa.Scalar:
+    with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
+        return stream.read_all().column(0)[0]

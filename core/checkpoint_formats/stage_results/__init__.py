@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from checkpoint_formats.arrow_schema import decode_schema
+from checkpoint_formats.rows.plain_types import decode_schema
 
 if TYPE_CHECKING:
     from checkpoint_formats.port import Stager

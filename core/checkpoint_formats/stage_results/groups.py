@@ -20,15 +20,60 @@ import pyarrow as pa
 from checkpoint_formats.failures import reading
 from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_formats.port import Chunk
-from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.batch_sizing import BatchSizing, cut
 from checkpoint_formats.stage_results.group_keys import Hashes, codes_of, hashes_of
 from checkpoint_formats.stage_results.reader import PROBLEM, WAY_OUT, gone_is_told
-from checkpoint_formats.stage_results.shuffling import divided
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import Grouping, SourceFile
+from checkpoint_protocol.records import Grouping
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
+
+# Rows into buckets: each part of a file has the rows of one bucket after the other, a record batch for each.
+#
+# So many rows are held at a time as fit in some memory, whatever their number and that of their keys.
+
+
+_HELD_BYTES: Final = 32 << 20
+
+
+def by_bucket(batches: Iterator[pa.RecordBatch], grouping: Grouping) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Give the same rows in batches of one bucket each, with its number."""
+    held: list[pa.RecordBatch] = []
+    size_bytes = 0
+    for batch in (piece for given in batches for piece in cut(given, _HELD_BYTES)):
+        if held and size_bytes + batch.nbytes > _HELD_BYTES:
+            yield from _divided(pa.concat_batches(held), grouping)
+            held, size_bytes = [], 0
+        if batch.num_rows:
+            held.append(batch)
+            size_bytes += batch.nbytes
+    if held:
+        yield from _divided(pa.concat_batches(held), grouping)
+
+
+def buckets_of(hashes: Hashes, buckets: int) -> Hashes:
+    return hashes % np.uint64(buckets)
+
+
+def _divided(batch: pa.RecordBatch, grouping: Grouping) -> Iterator[tuple[pa.RecordBatch, int]]:
+    if grouping.buckets == 1:
+        yield batch, 0
+        return
+    of = buckets_of(hashes_of(batch, grouping.by), grouping.buckets)
+    yield from divided(batch, of)
+
+
+def divided(batch: pa.RecordBatch, numbers: Hashes) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Give the rows of each number together, by rising numbers, in the order that they had."""
+    order = np.argsort(numbers, kind="stable")
+    ordered, sorted_numbers = batch.take(pa.array(order)), numbers[order]
+    starts = np.flatnonzero(np.diff(sorted_numbers, prepend=sorted_numbers[:1] + np.uint64(1)))
+    ends = np.append(starts[1:], len(order))
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        yield ordered.slice(start, end - start), int(sorted_numbers[start])
+
 
 _MOST_BYTES: Final = 64 << 20
 _MOST_PARTS: Final = 128

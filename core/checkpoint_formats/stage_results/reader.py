@@ -15,10 +15,12 @@ from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_formats.port import Chunk, in_chunks
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.parquet_rows import nearest_start
+from checkpoint_formats.rows.plain_types import plain_field
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import SourceFile, StageFile, StageTarget
+from checkpoint_protocol.records import StageFile, StageTarget
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 
 PROBLEM: Final = "it cannot be read as a file of a stage's result"
@@ -91,3 +93,35 @@ def gone_is_told(path: str) -> Iterator[None]:
         raise NeedsChange(error.reason, f"{path}, which a stage of the write has made, is gone; {WAY_OUT}") from error
     except FileNotFoundError as error:
         raise NeedsChange(reasons.SOURCE_CHANGED, f"{path}, which a stage of the write has made, is gone; {WAY_OUT}") from error
+
+
+def stored_schema(given: pa.Schema) -> pa.Schema:
+    """Return the columns under which a stage's output is stored: as the steps give them, without dictionaries.
+
+    A file has one dictionary for a column, and the batches of a task may each have one of their own. UUIDs are their sixteen
+    bytes, as those of any source, and a table that is made of them later has UUIDs.
+    """
+    return pa.schema(
+        [plain_field(field) if isinstance(field.type, pa.UuidType) else _without_dictionaries(field) for field in given]
+    )
+
+
+def _without_dictionaries(field: pa.Field) -> pa.Field:
+    return field.with_type(_decoded(field.type))
+
+
+def _decoded(given: pa.DataType) -> pa.DataType:
+    kind = pa.types
+    if kind.is_dictionary(given) or kind.is_run_end_encoded(given):
+        return _decoded(given.value_type)
+    if kind.is_struct(given):
+        return pa.struct([_without_dictionaries(field) for field in given])
+    if kind.is_map(given):
+        return pa.map_(_without_dictionaries(given.key_field), _without_dictionaries(given.item_field), given.keys_sorted)
+    if kind.is_fixed_size_list(given):
+        return pa.list_(_without_dictionaries(given.value_field), given.list_size)
+    if kind.is_large_list(given):
+        return pa.large_list(_without_dictionaries(given.value_field))
+    if kind.is_list(given):
+        return pa.list_(_without_dictionaries(given.value_field))
+    return given

@@ -13,11 +13,11 @@ import obstore
 import obstore.exceptions as obstore_errors
 import pyarrow as pa
 
-from checkpoint_formats.arrow_schema import decode_schema
-from checkpoint_formats.rows.pieces import cut
-from checkpoint_formats.stage_results.shuffling import by_bucket
+from checkpoint_formats.rows.batch_sizing import cut
+from checkpoint_formats.rows.plain_types import decode_schema
+from checkpoint_formats.stage_results.groups import by_bucket
 from checkpoint_protocol.identity import new_token
-from checkpoint_protocol.places.settings_place import SettingsPlace
+from checkpoint_protocol.places.setting_values import SettingsPlace
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import StageFile, StageTarget
 from checkpoint_protocol.store.object_store import open_raw_store, translate_store_error

@@ -22,16 +22,12 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.ledger.attempts import Attempts
+from checkpoint_protocol.ledger.attempts import Attempts, Commits
 from checkpoint_protocol.ledger.bundles import Bundles
 from checkpoint_protocol.ledger.chains import Chains
-from checkpoint_protocol.ledger.commits import Commits
 from checkpoint_protocol.ledger.epoch_records import EpochRecords
-from checkpoint_protocol.ledger.inputs import Inputs
-from checkpoint_protocol.ledger.merges import Merges
-from checkpoint_protocol.ledger.plans import Plans
-from checkpoint_protocol.ledger.quarantine import Quarantine
-from checkpoint_protocol.ledger.seals import Seals
+from checkpoint_protocol.ledger.inputs import Inputs, Merges, Plans
+from checkpoint_protocol.ledger.seals import Quarantine, Seals
 from checkpoint_protocol.records import PART_BYTES
 from checkpoint_protocol.store.layout import EpochLayout
 from checkpoint_protocol.store.object_store import ObjectStore

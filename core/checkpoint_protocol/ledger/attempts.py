@@ -1,14 +1,26 @@
-"""The records of an attempt, by its number."""
+"""The records of an attempt, by its number; and of the commit: claims, and the commit record once it was seen in the table."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, takewhile
 
+from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger.epoch_records import EpochRecords
-from checkpoint_protocol.records import ClosedRecord, FailureRecord, LaunchRecord, OutputRecord, TargetRecord
+from checkpoint_protocol.records import (
+    ClaimRecord,
+    CleanedRecord,
+    ClosedRecord,
+    CommitRecord,
+    DeletedRecord,
+    FailureRecord,
+    LaunchRecord,
+    OutputRecord,
+    TargetRecord,
+)
 from checkpoint_protocol.store import layout
-from checkpoint_protocol.store.object_listing import NotListed
+from checkpoint_protocol.store.object_listing import NotListed, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +69,56 @@ class Attempts:
 
     def read_closed(self, attempt: int) -> ClosedRecord | None:
         return self.records.read(self.records.at.closed(attempt), ClosedRecord)
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """Claims, by number, and the commit record."""
+
+    records: EpochRecords
+
+    def put_claim(self, record: ClaimRecord) -> ClaimRecord:
+        """Take a claim number; return the claim that has it."""
+        return self.records.put(self.records.at.claim(record.index), record)
+
+    def list_claims(self) -> list[int]:
+        """Return the claims that a listing shows, ascending."""
+        folder = self.records.at.commit
+        numbers = (layout.claim_index_of(stored.path, folder) for stored in shown(self.records.store.list(folder)))
+        return sorted(number for number in numbers if number is not None)
+
+    def read_claim(self, index: int) -> ClaimRecord | None:
+        return self.records.read(self.records.at.claim(index), ClaimRecord)
+
+    def is_deleted(self) -> bool:
+        """Whether the write was deleted, as a whole or in this epoch. A committer asks this after its claim is stored and before
+        any request to the table.
+
+        Deletion does the same crosswise: it puts its note and then looks for claims. Whatever the order of these four, either
+        the committer finds the note and sends nothing, or deletion finds the claim and blocks what may be on its way.
+        """
+        of_write = partial(self.records.read, layout.deleted_path(self.records.at.key.uid), DeletedRecord)
+        found, found_here = self.records.read_both(of_write, self.read_deleted)
+        return found is not None or found_here is not None
+
+    def read_deleted(self) -> DeletedRecord | None:
+        """Return the note that the write was deleted in this epoch, or None."""
+        return self.records.read(self.records.at.deleted, DeletedRecord)
+
+    def put_deleted(self) -> DeletedRecord:
+        """Note that the write was deleted in this epoch; from then on no new claim of it leads to a commit. Idempotent."""
+        return self.records.put(self.records.at.deleted, DeletedRecord(token=new_token(), uid=self.records.at.key.uid))
+
+    def put_commit(self, record: CommitRecord) -> CommitRecord:
+        """Note that the commit was seen in the table. Never to be called before it was seen."""
+        return self.records.put(self.records.at.commit_record, record)
+
+    def read_commit(self) -> CommitRecord | None:
+        return self.records.read(self.records.at.commit_record, CommitRecord)
+
+    def put_cleaned(self) -> CleanedRecord:
+        """Note that what the epoch has staged is being removed. Only for one that has ended. Idempotent."""
+        return self.records.put(self.records.at.cleaned, CleanedRecord(token=new_token(), key=str(self.records.at.key)))
+
+    def read_cleaned(self) -> CleanedRecord | None:
+        return self.records.read(self.records.at.cleaned, CleanedRecord)

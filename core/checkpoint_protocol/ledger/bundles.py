@@ -8,9 +8,8 @@ from typing import Final
 
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import new_token
-from checkpoint_protocol.ledger.epoch_records import EpochRecords
-from checkpoint_protocol.ledger.listing import SealListing
-from checkpoint_protocol.ledger.plans import Plans
+from checkpoint_protocol.ledger.epoch_records import EpochRecords, SealListing
+from checkpoint_protocol.ledger.inputs import Plans
 from checkpoint_protocol.ledger.seals import Seals
 from checkpoint_protocol.records import BundleRecord, CheckedBundle, ClosedRecord, Seal
 from checkpoint_protocol.store.bundles import (

@@ -13,7 +13,7 @@ from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger.attempts import Attempts
 from checkpoint_protocol.ledger.bundles import Bundles
 from checkpoint_protocol.ledger.epoch_records import EpochRecords
-from checkpoint_protocol.ledger.plans import Plans
+from checkpoint_protocol.ledger.inputs import Plans
 from checkpoint_protocol.ledger.seals import Seals
 from checkpoint_protocol.records import ClosedRecord, GivenUp, PlanRecord, Seal
 from checkpoint_protocol.store.parallel import READERS, streamed

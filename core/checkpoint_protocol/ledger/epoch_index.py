@@ -32,7 +32,6 @@ from checkpoint_protocol.records import (
     LaunchRecord,
     OutstandingRows,
     RowPosition,
-    SourceFile,
     StoredPart,
     TakenFile,
     TakenKeys,
@@ -43,6 +42,7 @@ from checkpoint_protocol.records import (
     encode,
     takes_the_whole_source,
 )
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.keys import add_key_sets, subtract_key_set
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.store import layout

@@ -8,15 +8,14 @@ from typing import Final, Literal
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, Superseded
-from checkpoint_protocol.ledger.epoch_records import EpochRecords
-from checkpoint_protocol.ledger.listing import SealListing
-from checkpoint_protocol.ledger.plans import Plans
-from checkpoint_protocol.records import MAX_RECORD_BYTES, MAX_SEALS, MAX_TASKS, Seal, decode
+from checkpoint_protocol.ledger.epoch_records import EpochRecords, SealListing
+from checkpoint_protocol.ledger.inputs import Plans
+from checkpoint_protocol.records import MAX_RECORD_BYTES, MAX_SEALS, MAX_TASKS, QuarantinedRow, QuarantineRecord, Seal, decode
 from checkpoint_protocol.store import layout
 from checkpoint_protocol.store.memory import reading
 from checkpoint_protocol.store.object_listing import shown
 from checkpoint_protocol.store.parallel import streamed
-from checkpoint_protocol.store.put_once import put_object, put_once
+from checkpoint_protocol.store.put_once import put_object, put_once, read
 
 #: Where memory is bounded, larger seals are decoded one after the other, each once it is its turn.
 _MOST_AHEAD_BYTES: Final = 128 << 10
@@ -134,3 +133,30 @@ class Seals:
             if held.budget is not None and len(data) > _MOST_AHEAD_BYTES:
                 return "later"
             return self.decode_seal(attempt, task, link, data)
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """The objects with quarantined rows. Not remembered: a task has no use for them any more."""
+
+    records: EpochRecords
+
+    def put_quarantine(self, attempt: int, record: QuarantineRecord) -> None:
+        """Put rows that are too many for their seal. They count once a seal names the record's token; else nobody sees them."""
+        put_once(self.records.store, self.records.at.quarantine(attempt, record.token), record, self.records.pause)
+
+    def quarantined_rows(self, seal: Seal) -> Iterator[QuarantinedRow]:
+        """Give the rows of a seal that failed, one stored object at a time. Corrupt if one of these is gone."""
+        if seal.quarantined is None:
+            return
+        yield from seal.quarantined.rows
+        for named in seal.quarantined.objects:
+            path = self.records.at.quarantine(seal.attempt, named.token)
+            record = read(self.records.store, path, QuarantineRecord)
+            if record is None or len(record.rows) != named.rows:
+                found = "is gone" if record is None else f"has {len(record.rows)} rows"
+                raise Corrupt(
+                    reasons.RECORD_UNREADABLE,
+                    f"{self.records.where(path)} {found}; a seal of attempt {seal.attempt} names {named.rows} quarantined rows",
+                )
+            yield from record.rows

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from checkpoint_protocol.manifest.quantities import Share
 from checkpoint_protocol.places.uris import UriPattern
 
 _DNS_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -42,3 +43,21 @@ class Section(BaseModel):
 def is_absent(value: object) -> bool:
     """Say that a field is not written where it is None."""
     return value is None
+
+
+class Quarantine(Section):
+    """For onRowError: Quarantine: how many rows may fail, and whether a later epoch takes them again."""
+
+    max_rows: int = Field(
+        default=1000, ge=0, le=1_000_000, description="An epoch with more failed rows than this stops before its commit."
+    )
+    max_share: Share = Field(
+        default=100_000,
+        description="The same limit as a share of the epoch's rows, rounded down. For text, whose number of rows is not known "
+        "in advance, it is checked when all rows are read. Rows that a later epoch takes again count toward neither limit.",
+    )
+    retry: Literal["Never", "Also", "Only"] = Field(
+        default="Never",
+        description="Whether a later epoch (runNonce) takes the rows that earlier epochs have quarantined. Never: it does "
+        "not. Also: it takes them along with new files or rows. Only: it takes nothing else.",
+    )

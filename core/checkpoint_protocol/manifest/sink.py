@@ -13,8 +13,8 @@ from checkpoint_protocol.manifest.sections import Section, is_absent
 from checkpoint_protocol.manifest.steps import CALL_PATTERN
 from checkpoint_protocol.manifest.where import as_of_the_sink, parse_where
 from checkpoint_protocol.records.formats.union import SinkChoice, SinkKind
+from checkpoint_protocol.tables import OVERWRITING, Mode, OnDuplicate, WhenMatched
 from checkpoint_protocol.tables.lance import LanceLayout
-from checkpoint_protocol.tables.modes import OVERWRITING, Mode, OnDuplicate, WhenMatched
 
 _FILE_SIZE_BYTES: Final = 256 << 20
 #: As Iceberg writes them in the metadata of a table.

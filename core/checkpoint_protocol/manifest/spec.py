@@ -33,8 +33,8 @@ from checkpoint_protocol.manifest.pipelines import (
 )
 from checkpoint_protocol.manifest.problems import AT_FIELD, explain
 from checkpoint_protocol.manifest.quantities import Duration, Size, format_duration
-from checkpoint_protocol.manifest.row_errors import Quarantine as Quarantine
 from checkpoint_protocol.manifest.sections import Label, ObjectName, Seconds, Section, Uri
+from checkpoint_protocol.manifest.sections import Quarantine as Quarantine
 from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.manifest.sources.source import Source
 from checkpoint_protocol.manifest.sources.stream_source import CheckpointVolume, why_no_stream
@@ -45,9 +45,8 @@ from checkpoint_protocol.manifest.trigger import Trigger
 from checkpoint_protocol.manifest.workloads import Code as Code
 from checkpoint_protocol.manifest.workloads import DriverSpec as DriverSpec
 from checkpoint_protocol.manifest.workloads import ExecutorSpec as ExecutorSpec
-from checkpoint_protocol.places.shell_words import why_not_expanded
-from checkpoint_protocol.places.uris import why_not_opened
-from checkpoint_protocol.tables.modes import OVERWRITING
+from checkpoint_protocol.places.uris import why_not_expanded, why_not_opened
+from checkpoint_protocol.tables import OVERWRITING
 
 API_VERSION: Final = "checkpointed.dev/v1alpha1"
 KIND: Final = "CheckpointedWrite"

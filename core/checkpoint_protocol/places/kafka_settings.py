@@ -12,9 +12,8 @@ from pydantic import Field, SecretStr, field_serializer, model_validator
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.places.grants import NamespacePattern, Tenant
-from checkpoint_protocol.places.setting_values import Secret, SecretRef, SettingsSection, in_full, reveal
-from checkpoint_protocol.places.settings_place import SettingsPlace
+from checkpoint_protocol.places.patterns import NamespacePattern, Tenant
+from checkpoint_protocol.places.setting_values import Secret, SecretRef, SettingsPlace, SettingsSection, in_full, reveal
 
 #: host:port
 BrokerAddress = Annotated[str, Field(pattern=r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}$", max_length=300)]

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.places.grants import NamespacePattern, is_named
+from checkpoint_protocol.places.patterns import NamespacePattern, is_named
 from checkpoint_protocol.places.setting_values import Secret, SettingsSection
 from checkpoint_protocol.places.storage import StorageSettings
 

@@ -17,10 +17,17 @@ from pydantic import Field, PrivateAttr, SecretStr, field_serializer, model_vali
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.places.grants import NamespacePattern, Tenant
 from checkpoint_protocol.places.kafka_settings import KafkaEntry
-from checkpoint_protocol.places.setting_values import Secret, SecretRef, SettingsSection, in_full, reveal
-from checkpoint_protocol.places.settings_place import SETTINGS_FILE, SettingsPlace
+from checkpoint_protocol.places.patterns import NamespacePattern, Tenant
+from checkpoint_protocol.places.setting_values import (
+    SETTINGS_FILE,
+    Secret,
+    SecretRef,
+    SettingsPlace,
+    SettingsSection,
+    in_full,
+    reveal,
+)
 from checkpoint_protocol.places.uris import SAME_STORE, local_path, why_not_opened, why_not_parsed
 
 _MAX_CONNECT_S = 5

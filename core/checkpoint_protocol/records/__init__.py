@@ -19,9 +19,27 @@ from checkpoint_protocol.records.attempts import (
     OutputRecord,
     TargetRecord,
 )
-from checkpoint_protocol.records.base import MAX_RECORD_BYTES, MAX_SEALS, MAX_TASKS, MOST_COUNTED, Count, Number, Part, Record
-from checkpoint_protocol.records.commits import ClaimRecord, CleanedRecord, CommitRecord
-from checkpoint_protocol.records.coverage import KeysCovered, KeySet, KeysObject, PositionsCovered
+from checkpoint_protocol.records.base import (
+    MAX_RECORD_BYTES,
+    MAX_SEALS,
+    MAX_TASKS,
+    MOST_COUNTED,
+    Count,
+    Number,
+    Output,
+    Part,
+    Record,
+)
+from checkpoint_protocol.records.commits import (
+    ClaimRecord,
+    CleanedRecord,
+    CommitRecord,
+    DeletedRecord,
+    MergeKeysPart,
+    MergeKeysRecord,
+    NameRecord,
+    WriteRecord,
+)
 from checkpoint_protocol.records.formats.iceberg import (
     DeleteFile,
     FieldMetrics,
@@ -67,7 +85,6 @@ from checkpoint_protocol.records.formats.operations import (
     operation_of,
     takes_the_whole_source,
 )
-from checkpoint_protocol.records.formats.output_places import Output
 from checkpoint_protocol.records.formats.stage_results import (
     HASH_ALGORITHM,
     MOST_BUCKETS,
@@ -88,22 +105,22 @@ from checkpoint_protocol.records.inputs import (
     SourceFile,
     StoredPart,
 )
-from checkpoint_protocol.records.merges import MergeKeysPart, MergeKeysRecord
-from checkpoint_protocol.records.plans import PlanPartRecord, PlanRecord
-from checkpoint_protocol.records.quarantine import (
+from checkpoint_protocol.records.plans import KeysCovered, KeySet, KeysObject, PlanPartRecord, PlanRecord, PositionsCovered
+from checkpoint_protocol.records.seals import (
     MAX_ERROR_MESSAGE_LENGTH,
     MAX_ERROR_TYPE_LENGTH,
     MAX_KEY_LENGTH,
     MAX_STEP_LENGTH,
     MAX_TRACEBACK_LENGTH,
+    BundleRecord,
     Quarantined,
     QuarantinedRow,
     QuarantineObject,
     QuarantineRecord,
     RowKey,
     RowPosition,
+    Seal,
 )
-from checkpoint_protocol.records.seals import BundleRecord, Seal
 from checkpoint_protocol.records.stored_form import decode, decode_one_of, encode, most_bytes_of, refuse_too_large
 from checkpoint_protocol.records.taken import (
     CsvDialect,
@@ -114,7 +131,6 @@ from checkpoint_protocol.records.taken import (
     TakenPartRecord,
     TakenRecord,
 )
-from checkpoint_protocol.records.writes import DeletedRecord, NameRecord, WriteRecord
 
 __all__ = [
     "HASH_ALGORITHM",

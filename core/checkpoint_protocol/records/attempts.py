@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from checkpoint_protocol.manifest.row_errors import Quarantine
+from checkpoint_protocol.manifest.sections import Quarantine
 from checkpoint_protocol.manifest.sources.source import Source
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.manifest.trigger import AtMost

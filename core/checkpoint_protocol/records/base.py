@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
@@ -61,3 +62,12 @@ class Record(Part):
     is_of_plain_values: ClassVar[bool] = True
 
     token: Token
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A folder that a write puts files into. `samples` are names such as they have, below it."""
+
+    title: str
+    uri: str
+    samples: tuple[str, ...]

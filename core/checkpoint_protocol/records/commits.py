@@ -1,10 +1,12 @@
-"""The commit of an epoch: who may try it, and that it was seen in the table."""
+"""The commit of an epoch: who may try it, and that it was seen in the table; and who a write is."""
 
 from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from checkpoint_protocol.records.base import Count, Digest, Number, Record, later
+from pydantic import JsonValue
+
+from checkpoint_protocol.records.base import Base64, Count, Digest, Number, Part, Record, Token, Uid, later
 from checkpoint_protocol.records.formats.union import Base
 
 
@@ -75,3 +77,72 @@ class CommitRecord(Record):
     def rows_failed(self) -> int:
         """The rows that failed on the way from the source to here, in whichever stage."""
         return self.rows_quarantined + self.rows_quarantined_before
+
+
+class MergeKeysPart(Part):
+    """A Parquet object with keys: it counts because the record names it. `digest` is the SHA-256 of its bytes.
+
+    Its columns are `k0`, `k1`, ... in the order of the record's keys, and where a row of each key lies: `file` (an index into
+    the record's files) and `pos` (its number in that file).
+    """
+
+    token: Token
+    rows: Count
+    size_bytes: Count
+    digest: Digest
+
+
+class MergeKeysRecord(Record):
+    """Each key of the staged rows once, in parts that are sorted by them.
+
+    `bounds` is an Arrow IPC stream of one batch: for each part the first and the last value (`lower`, `upper`) of the first key
+    column. `where` is true for each of the keys, as a row filter: it leaves out files of the table; None: nothing is known.
+    `files` are the staged files; they are left out where no row is looked for there. `repeated`: so many rows have a key that
+    another row counts for.
+    """
+
+    most_bytes: ClassVar[int] = 64 << 20
+
+    kind: Literal["merge-keys"] = "merge-keys"
+    version: Literal[1] = 1
+    keys: tuple[str, ...]
+    rows: Count
+    parts: tuple[MergeKeysPart, ...]
+    bounds: Base64
+    where: str | None
+    files: tuple[str, ...] = ()
+    repeated: Count = 0
+
+
+class NameRecord(Record):
+    """Which uid a name means."""
+
+    #: A uid.
+    most_bytes: ClassVar[int] = 4 << 10
+
+    kind: Literal["name"] = "name"
+    version: Literal[1] = 1
+    uid: Uid
+
+
+class WriteRecord(Record):
+    """Who a write is."""
+
+    kind: Literal["write"] = "write"
+    version: Literal[1] = 1
+    uid: Uid
+    namespace: str
+    name: str
+    identity: dict[str, JsonValue]
+    identity_digest: Digest
+
+
+class DeletedRecord(Record):
+    """The write was deleted, or one epoch of it, by where this lies: whoever claims after it was put commits nothing of that."""
+
+    #: A uid.
+    most_bytes: ClassVar[int] = 4 << 10
+
+    kind: Literal["deleted"] = "deleted"
+    version: Literal[1] = 1
+    uid: Uid

@@ -10,10 +10,10 @@ from pydantic_core import CoreSchema
 
 from checkpoint_protocol.plain_values import of_plain_values
 from checkpoint_protocol.records.base import Count, Number, Part, Record, later
-from checkpoint_protocol.records.coverage import KeySet, KeysObject
 from checkpoint_protocol.records.formats.kafka import KafkaPartition
 from checkpoint_protocol.records.formats.union import PinnedTable
 from checkpoint_protocol.records.inputs import KeyColumn, StoredPart
+from checkpoint_protocol.records.plans import KeySet, KeysObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid", strict=True))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from checkpoint_protocol.manifest.quantities import format_share
-from checkpoint_protocol.manifest.row_errors import Quarantine
+from checkpoint_protocol.manifest.sections import Quarantine
 from checkpoint_protocol.records import RowKey
 from checkpoint_protocol.store.parts import Input
 

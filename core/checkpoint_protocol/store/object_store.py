@@ -22,7 +22,7 @@ from obstore.store import LocalStore, from_url
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable, cause_of
 from checkpoint_protocol.identity import new_token
-from checkpoint_protocol.places.settings_place import SettingsPlace
+from checkpoint_protocol.places.setting_values import SettingsPlace
 from checkpoint_protocol.places.storage import StorageSettings, disk_path, obstore_options
 from checkpoint_protocol.places.uris import local_path as local_path
 from checkpoint_protocol.store.memory import MemoryBudget, room_for_stored

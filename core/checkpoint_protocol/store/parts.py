@@ -19,16 +19,8 @@ from typing import Final, TypeVar, overload
 
 from pydantic import TypeAdapter
 
-from checkpoint_protocol.records import (
-    InputIndexRecord,
-    InputRecord,
-    InputTotals,
-    KeyColumn,
-    PinnedTable,
-    Retried,
-    SourceFile,
-    StoredPart,
-)
+from checkpoint_protocol.records import InputIndexRecord, InputRecord, InputTotals, KeyColumn, PinnedTable, Retried, StoredPart
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.store.memory import reading
 

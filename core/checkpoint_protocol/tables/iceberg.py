@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Final, Self
 from pydantic import Field, model_validator
 
 from checkpoint_protocol.manifest.sections import Section, is_absent
-from checkpoint_protocol.tables.modes import Mode
+from checkpoint_protocol.tables import Mode
 
 #: The branch that each table has.
 MAIN_BRANCH: Final = "main"

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from checkpoint_protocol.manifest.sections import Section, Uri, is_absent
-from checkpoint_protocol.tables.modes import Mode
+from checkpoint_protocol.tables import Mode
 
 #: In a tag: the number of the epoch.
 EPOCH_VARIABLE: Final = "{epoch}"

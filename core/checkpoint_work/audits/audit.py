@@ -23,10 +23,10 @@ from checkpoint_protocol.store.object_store import open_store
 from checkpoint_protocol.tables.iceberg import AUDIT_BRANCH_PREFIX
 from checkpoint_work.audits.staged_table import MakeFrame, StagedTable
 from checkpoint_work.inputs.epoch_input import fix_input, list_source
-from checkpoint_work.process.log_text import log_traceback, masked
 from checkpoint_work.process.reporting import Activity, InHand, telling_of_task
+from checkpoint_work.process.settings import log_traceback, masked
 from checkpoint_work.steps.calling import event_loop
-from checkpoint_work.steps.calling.waiting import awaited
+from checkpoint_work.steps.calling.event_loop import awaited
 from checkpoint_work.steps.failing.failures import cause_of
 from checkpoint_work.steps.loading import closing_steps, load
 

@@ -11,15 +11,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkpoint_formats.arrow_schema import decode_schema
 from checkpoint_formats.readers import reader_for
 from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.plain_types import decode_schema
 from checkpoint_formats.rows.selecting import SelectingReader, selection_of
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import STAGED_FOLDER_PREFIX, EpochKey
 from checkpoint_protocol.manifest.sources.source import Source
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import InputRecord, PinnedIceberg, SourceFile
+from checkpoint_protocol.records import InputRecord, PinnedIceberg
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.store.parts import Input
 

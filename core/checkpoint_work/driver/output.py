@@ -8,13 +8,19 @@ from typing import Final
 
 import pyarrow as pa
 
-from checkpoint_formats.arrow_schema import encode_schema
+from checkpoint_formats.rows.plain_types import encode_schema
 from checkpoint_formats.stagers import columns_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import LaunchRecord, OutputRecord, Target
+from checkpoint_work.step_process.process import Opening
+from checkpoint_work.steps.calling.calls import Surroundings
+from checkpoint_work.steps.engine import Pipeline
+from checkpoint_work.steps.loading import closing_steps
+from checkpoint_work.steps.places import Place
+from checkpoint_work.tasks.steps_in_process import StepsInProcess
 
 _TARGET_POLL_S: Final = 0.2
 _TARGET_PATIENCE_S: Final = 600.0
@@ -61,3 +67,13 @@ def _first_target(ledger: Ledger) -> Target | None:
         if target is not None:
             return target
     raise AssertionError("attempts end")
+
+
+def schema_of_sample(launch: LaunchRecord, in_step_process: bool, rows: pa.RecordBatch, place: Place) -> pa.Schema:
+    """Return the columns that the steps make of some rows, or of none. `in_step_process`: see `StepsInProcess`."""
+    sets_apart = launch.on_row_error == "Quarantine"
+    if in_step_process:
+        return StepsInProcess(Opening(launch.steps, None, sets_apart, write=launch.row_keys)).schema_of(rows, place)
+    with closing_steps():
+        pipeline = Pipeline(launch.steps, around=Surroundings(write=launch.row_keys))
+        return pipeline.schema_of(rows, place, sets_apart=sets_apart)

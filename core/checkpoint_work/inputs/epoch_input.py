@@ -6,16 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.files.locations import FoundFile
-from checkpoint_formats.files.recorded import Identify, under_recorded_names
 from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_formats.files.take import take as take_of_files
 from checkpoint_formats.port import Described
+from checkpoint_formats.rows.plain_types import encode_schema
 from checkpoint_formats.rows.selecting import selection_of
 from checkpoint_formats.rows.uniting import else_hint_of, refuse_shared_files, unite
 from checkpoint_formats.rows.where import Filter
-from checkpoint_formats.taking import EarlierOf, Taking
+from checkpoint_formats.taking import EarlierOf, Identify, Taking, under_recorded_names
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.ledger.epoch_index import index_of
@@ -28,13 +27,28 @@ from checkpoint_protocol.records import (
     LaunchRecord,
     OutstandingRows,
     PinnedTable,
-    SourceFile,
     TakenFile,
     TakenPartition,
+    TakenRecord,
+    takes_the_whole_source,
 )
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.store.parts import Input
-from checkpoint_work.inputs.earlier import taken_before
 from checkpoint_work.inputs.reading import refuse_moved_rows_of_earlier_epochs
+
+
+def taken_before(ledger: Ledger, launch: LaunchRecord) -> TakenRecord:
+    """Return what the epochs before this one have taken; nothing where the operation puts its rows in the place of theirs.
+
+    What an epoch that overwrites does not read is not in the table afterwards, so it reads the whole source. A stage reads what
+    its epoch gives it, and that in whole; but the first one of a pipeline takes of the source what its epoch does.
+    """
+    if launch.stage is not None:
+        is_whole = launch.stage.takes_all
+    else:
+        is_whole = bool(ledger.key.stage) or takes_the_whole_source(launch.operation)
+    of_others = 0 if is_whole else ledger.key.epoch - 1
+    return index_of(ledger).up_to(of_others)
 
 
 @dataclass(frozen=True, slots=True)

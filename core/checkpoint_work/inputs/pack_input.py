@@ -17,10 +17,10 @@ from checkpoint_protocol.records import (
     LancePackTarget,
     PackedColumns,
     PackedPiece,
-    PinnedLance,
-    SourceFile,
     StagedColumns,
 )
+from checkpoint_protocol.records.formats.lance import PinnedLance
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.store.parts import Input
 
 
@@ -29,9 +29,9 @@ def list_fragments_to_pack(ledger: Ledger, target: LancePackTarget, storage: Sto
 
     Reads the seals of the epoch that the stage is of. NeedsChange(SourceChanged) where it cannot be told any more where rows are.
     """
+    from checkpoint_formats.failures import gone
     from checkpoint_formats.lance.datasets import has_values, open_dataset
     from checkpoint_formats.lance.packing.lineage import follow
-    from checkpoint_formats.source_tables import gone
 
     epoch = Ledger(ledger.store, EpochKey(ledger.key.uid, ledger.key.epoch), ledger.pause, ledger.map_all)
     launch = epoch.attempts.read_launch(target.attempt)

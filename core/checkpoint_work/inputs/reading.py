@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from checkpoint_formats.arrow_schema import decode_schema
 from checkpoint_formats.readers import reader_for, reader_of_stage
+from checkpoint_formats.rows.plain_types import decode_schema
 from checkpoint_formats.rows.selecting import SelectingReader, selection_of
 from checkpoint_formats.rows.type_names import parse_type
 from checkpoint_formats.rows.uniting import united_type

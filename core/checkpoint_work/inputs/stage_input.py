@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from checkpoint_formats.arrow_schema import decode_schema, encode_schema
+from checkpoint_formats.rows.plain_types import decode_schema, encode_schema
 from checkpoint_formats.rows.selecting import SelectingReader, Selection
 from checkpoint_formats.stage_results.groups import GroupReader, PiecesOfFile
 from checkpoint_formats.stage_results.reader import bucket_path, source_file
@@ -20,7 +20,8 @@ from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import Grouping, InputRecord, LaunchRecord, Seal, SourceFile, StageFile, StageTarget
+from checkpoint_protocol.records import Grouping, InputRecord, LaunchRecord, Seal, StageFile, StageTarget
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.store.parts import Input
 from checkpoint_work.inputs.reading import reader_of_input
 

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Final, Literal
 
 from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.progress_reports import (
     MAX_TASKS,
     DriverPhase,
@@ -25,12 +26,19 @@ from checkpoint_protocol.progress_reports import (
     encode_advice,
     read_report,
 )
-from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.store import layout
 from checkpoint_protocol.store.layout import EpochLayout
 from checkpoint_protocol.store.object_store import ObjectStore
 from checkpoint_protocol.store.parallel import in_threads
-from checkpoint_work.process.at_work import AtWork
+
+
+@dataclass(slots=True)
+class AtWork:
+    """The attempt at hand. Set by the thread that does it, in one assignment, and read by those that tell of it and watch it."""
+
+    now: tuple[Ledger, int]
+
 
 _TICK_S: Final = 2.0
 #: The reports of the tasks are read once in so many ticks.

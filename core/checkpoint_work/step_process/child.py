@@ -35,13 +35,13 @@ from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.records import RowKey, RowPosition
 from checkpoint_work.process.last_call import NoteCall, note_in
-from checkpoint_work.process.log_text import masked
+from checkpoint_work.process.settings import masked
 from checkpoint_work.step_process.memory import be_ended_first, limit_memory
 from checkpoint_work.step_process.wire import Message, Wire, with_batch, with_schema
 from checkpoint_work.steps.batches import Failed
 from checkpoint_work.steps.calling.calls import Surroundings
 from checkpoint_work.steps.engine import Pipeline
-from checkpoint_work.steps.failing.error_texts import text_of
+from checkpoint_work.steps.failing.failures import text_of
 from checkpoint_work.steps.flow import Flow
 from checkpoint_work.steps.loading import closing_steps
 from checkpoint_work.steps.places import Place, part_of

@@ -22,7 +22,7 @@ from checkpoint_protocol.manifest.steps import Step
 from checkpoint_work.process.last_call import LastCall, read_last_call
 from checkpoint_work.step_process.wire import Message, Wire, with_batch, with_schema
 from checkpoint_work.steps.calling.memo_values import Memory
-from checkpoint_work.steps.failing.error_texts import ErrorText
+from checkpoint_work.steps.failing.failures import ErrorText
 from checkpoint_work.steps.places import Place
 
 _CHILD: Final = "checkpoint_work.step_process.child"

@@ -2,16 +2,89 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from checkpoint_formats.rows.nested import no_rows
+from checkpoint_formats.rows.nested import entries, flat, no_rows, not_null
 from checkpoint_work.steps.calling.calls import Calls
-from checkpoint_work.steps.calling.waiting import refuse_unawaited
+from checkpoint_work.steps.calling.event_loop import refuse_unawaited
 from checkpoint_work.steps.failing.failures import Raised, WrongResult
-from checkpoint_work.steps.values.frames import batch_as_frame, frame_as_batch
+from checkpoint_work.steps.values.python_values import as_arrow
 from checkpoint_work.steps.values.taking import batch_as_it_is
+
+# Batches as pandas frames, and back. What pandas has no place for (integers beside NULL, zones in lists) stays as it is.
+#
+# NaN and NULL are one in pandas: of doubles, both come back as NULL.
+
+
+def batch_as_frame(batch: pa.RecordBatch) -> Any:
+    """Return a pandas frame. Integers beside a NULL stay integers (Int64 and the like): as floats, large ones would change."""
+    import pandas as pd
+
+    by_pandas = [field.name for field, column in zip(batch.schema, batch.columns, strict=True) if not _is_changed(column)]
+    frame = batch.select(by_pandas).to_pandas(integer_object_nulls=True) if by_pandas else pd.DataFrame(index=range(len(batch)))
+    for number, (field, column) in enumerate(zip(batch.schema, batch.columns, strict=True)):
+        if field.name not in by_pandas:
+            frame.insert(number, field.name, pd.Series(column.to_pylist(), dtype=object))
+        elif pa.types.is_integer(field.type) and column.null_count:
+            kind = getattr(pd, f"{'U' if str(field.type).startswith('u') else ''}Int{field.type.bit_width}Dtype")()
+            frame[field.name] = column.to_pandas(types_mapper={field.type: kind}.get)
+    return frame
+
+
+def _is_changed(column: pa.Array) -> bool:
+    """Whether nested values are not the same in pandas: they are given as Python values, as a row step has them."""
+    return pa.types.is_nested(column.type) and any(map(_loses, _leaves(column)))
+
+
+def _leaves(values: pa.Array) -> Iterator[pa.Array]:
+    """Give the plain values in nested ones."""
+    kind = values.type
+    if pa.types.is_struct(kind):
+        parts = [not_null(values).field(number) for number in range(kind.num_fields)]
+    elif pa.types.is_map(kind):
+        parts = list(entries(values))
+    elif pa.types.is_nested(kind):
+        parts = [flat(values)]
+    else:
+        yield values
+        return
+    for part in parts:
+        yield from _leaves(part)
+
+
+def _loses(values: pa.Array) -> bool:
+    kind = values.type
+    if pa.types.is_timestamp(kind):
+        return kind.tz is not None or kind.unit == "ns"  # no zone in a list, and a number in a struct
+    if pa.types.is_duration(kind):
+        return bool(kind.unit == "ns")
+    if pa.types.is_floating(kind):
+        return bool(values.null_count)  # which would be NaN, and is not NULL then
+    return pa.types.is_fixed_size_binary(kind) or isinstance(kind, pa.BaseExtensionType)
+
+
+def frame_as_batch(frame: Any, hints: Mapping[str, pa.DataType]) -> tuple[pa.RecordBatch, frozenset[str]]:
+    """Return what a pandas step gives, and the columns of objects, whose types were found by their values.
+
+    `hints`: what columns may be, by name; see `as_arrow`.
+    """
+    if not hasattr(frame, "columns"):
+        raise WrongResult(f"a pandas step gives a pandas.DataFrame, not {type(frame).__name__}")
+    names = [str(name) for name in frame.columns]
+    of_objects = [number for number, kind in enumerate(frame.dtypes) if str(kind) == "object"]
+    others = [number for number in range(len(names)) if number not in of_objects]
+    arrays = dict(zip(others, pa.RecordBatch.from_pandas(frame.iloc[:, others], preserve_index=False).columns, strict=True)) | {
+        number: _of_objects(frame.iloc[:, number], hints.get(names[number]), names[number]) for number in of_objects
+    }
+    batch = pa.RecordBatch.from_arrays([arrays[number] for number in range(len(names))], names)
+    return batch, frozenset(names[number] for number in of_objects)
+
+
+def _of_objects(column: Any, hint: pa.DataType | None, name: str) -> pa.Array:
+    return as_arrow([None if missing else value for value, missing in zip(column, column.isna(), strict=True)], hint, name)
 
 
 def call_on_batch(calls: Calls, batch: pa.RecordBatch, wanted: pa.Schema | None = None) -> tuple[pa.RecordBatch, frozenset[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,8 +12,9 @@ from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
-from checkpoint_formats.rows.row_addresses import Addresses
+from checkpoint_formats.rows.selecting import Addresses
 from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.manifest.steps import MOST_ROWS_OF_A_BATCH, Step
 from checkpoint_protocol.records import RowKey, RowPosition
 from checkpoint_work.steps.places import Place
 from checkpoint_work.steps.row_steps import Row
@@ -265,3 +267,38 @@ def _cut(group: Group[BatchT], rows: int) -> int | None:
         return number
     # All these rows are of the first source row.
     return next((of for _, of in group.rows if of != number), None)
+
+
+#: Batches of sizes that have no smaller multiple in common are not exact.
+_MOST_EXACT_ROWS: Final = MOST_ROWS_OF_A_BATCH
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Of some steps, which take batches one after another."""
+
+    steps: Sequence[Step]
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows the row steps do at once."""
+        return max((step.concurrency or 1 for step in self.steps if step.input == "row"), default=1)
+
+    @property
+    def batches_at_once(self) -> int:
+        """How many batches the batch steps do at once."""
+        return max((step.concurrency or 1 for step in self.steps if step.input != "row"), default=1)
+
+    @property
+    def exact_rows(self) -> int | None:
+        """Of how many rows the batches of the first batch step are to be; None where no step says so."""
+        sizes = [step.batch_size for step in self.steps if step.batch_size is not None]
+        if not sizes:
+            return None
+        common = math.lcm(*sizes)
+        return common if common <= _MOST_EXACT_ROWS else max(sizes)
+
+    @property
+    def least_rows(self) -> int:
+        """The fewest rows that should be read at a time."""
+        return max(self.rows_at_once, self.exact_rows or 1)

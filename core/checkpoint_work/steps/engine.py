@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkpoint_formats.rows.row_addresses import asks_for_addresses, without_addresses
+from checkpoint_formats.rows.selecting import asks_for_addresses, without_addresses
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.manifest.quantities import counted
@@ -25,17 +25,24 @@ from checkpoint_protocol.manifest.steps import Step
 from checkpoint_work.process.last_call import NoteCall, tell_nobody
 from checkpoint_work.process.reporting import CallCounts
 from checkpoint_work.steps.batch_steps import call_on_batch
+from checkpoint_work.steps.batches import Sizes
 from checkpoint_work.steps.calling.calls import Calls, Surroundings
 from checkpoint_work.steps.columns import as_declared, batch_as_declared, declared_by, declared_output, refuse_undeclared
 from checkpoint_work.steps.failing.failures import Raised, StepFailed, cause_of
 from checkpoint_work.steps.failing.row_errors import END_TASK, OnRowError, Part
 from checkpoint_work.steps.failing.row_isolation import RowIsolation
 from checkpoint_work.steps.loading import load
-from checkpoint_work.steps.one_for_each import of_these, one_for_each, only_these
 from checkpoint_work.steps.places import Place
-from checkpoint_work.steps.row_numbers import asks_for_numbers, numbers_of, with_numbers, without_numbers
+from checkpoint_work.steps.row_numbers import (
+    asks_for_numbers,
+    numbers_of,
+    of_these,
+    one_for_each,
+    only_these,
+    with_numbers,
+    without_numbers,
+)
 from checkpoint_work.steps.row_steps import Row, call_on_rows, rows_as_python
-from checkpoint_work.steps.sizes import Sizes
 from checkpoint_work.steps.values.arrow_rows import to_arrow
 from checkpoint_work.steps.values.new_table_types import TypesByName
 from checkpoint_work.steps.values.schema_cast import ValueMismatch, fit

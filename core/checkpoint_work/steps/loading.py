@@ -15,9 +15,9 @@ from typing import Any, Final
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.manifest.steps import Step
-from checkpoint_work.process.log_text import loggable
+from checkpoint_work.process.settings import loggable
 from checkpoint_work.steps.calling import event_loop
-from checkpoint_work.steps.calling.waiting import awaited, is_async
+from checkpoint_work.steps.calling.event_loop import awaited, is_async
 from checkpoint_work.steps.failing.failures import cause_of
 
 _Callable = Callable[..., Any]

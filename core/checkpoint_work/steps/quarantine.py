@@ -23,7 +23,7 @@ from checkpoint_protocol.records import (
 )
 from checkpoint_protocol.rows.quarantine import describe_limit, most_rows
 from checkpoint_protocol.store.parts import Input
-from checkpoint_work.steps.failing.error_texts import text_of
+from checkpoint_work.steps.failing.failures import text_of
 
 #: The label of what is no step: reading a row.
 SOURCE: Final = "(source)"

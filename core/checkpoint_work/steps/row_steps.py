@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from checkpoint_work.steps import row_keys
 from checkpoint_work.steps.calling.calls import Calls
+from checkpoint_work.steps.calling.event_loop import refuse_unawaited
 from checkpoint_work.steps.calling.memo_values import Memory, encode, memo_key, rows_of
-from checkpoint_work.steps.calling.waiting import refuse_unawaited
 from checkpoint_work.steps.failing.failures import Raised
 from checkpoint_work.steps.places import Place
 from checkpoint_work.steps.row_keys import NamedRow

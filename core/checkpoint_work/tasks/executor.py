@@ -17,11 +17,11 @@ from checkpoint_protocol.store.macs import WriteKeys
 from checkpoint_protocol.store.parts import Input
 from checkpoint_work.inputs.reading import schema_of_input
 from checkpoint_work.inputs.stage_input import open_reader
-from checkpoint_work.process.process_settings import STORAGE_FILE_VARIABLE as STORAGE_FILE_VARIABLE
-from checkpoint_work.process.process_settings import STORAGE_VARIABLE as STORAGE_VARIABLE
-from checkpoint_work.process.process_settings import storage_settings as storage_settings
-from checkpoint_work.process.record_keys import record_keys
 from checkpoint_work.process.reporting import InHand
+from checkpoint_work.process.settings import STORAGE_FILE_VARIABLE as STORAGE_FILE_VARIABLE
+from checkpoint_work.process.settings import STORAGE_VARIABLE as STORAGE_VARIABLE
+from checkpoint_work.process.settings import record_keys
+from checkpoint_work.process.settings import storage_settings as storage_settings
 from checkpoint_work.steps.flow import Steps
 from checkpoint_work.steps.quarantine import Allowance
 from checkpoint_work.tasks.ending import Ending

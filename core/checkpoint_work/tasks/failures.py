@@ -11,7 +11,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.store.object_store import disk_full
 from checkpoint_work.process.last_call import describe_last_call
-from checkpoint_work.process.log_text import log_traceback, masked
+from checkpoint_work.process.settings import log_traceback, masked
 
 _MARK: Final = "checkpointed-write-error:"
 _INVALID_VALUE: Final = re.compile(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.port import Reader, Stager
+from checkpoint_formats.rows.plain_types import encode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import EpochKey, new_token
@@ -24,8 +24,8 @@ from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.store.parts import Input
 
 if TYPE_CHECKING:
-    from checkpoint_formats.merges import MergeSource
     from checkpoint_formats.merging.reading import MatchingReader
+    from checkpoint_formats.merging.sources import MergeSource
 
 
 def fix_merge_input(ledger: Ledger, launch: LaunchRecord, merge: Merge, storage: StorageSettings) -> Input:
@@ -33,7 +33,7 @@ def fix_merge_input(ledger: Ledger, launch: LaunchRecord, merge: Merge, storage:
 
     NeedsChange(OutputKeyRepeated) before anything is read of the table, if several staged rows have one key.
     """
-    from checkpoint_formats.merges import merge_source_for
+    from checkpoint_formats.merging.sources import merge_source_for
 
     recorded = ledger.inputs.read_input(launch.input_since)
     if recorded is not None:
@@ -66,8 +66,8 @@ def matching(
 
 def rewriting(reader: MatchingReader, stager: Stager, record: Input, pieces: Sequence[Range]) -> Reader:
     """Return the reader of a merge that writes data files anew, and tell the stager which table and files these pieces are of."""
-    from checkpoint_formats.iceberg.rewrites import RewritesStager, columns_of_rewrites
-    from checkpoint_formats.merging.rewriting import RewritingReader
+    from checkpoint_formats.iceberg.merge import RewritesStager, columns_of_rewrites
+    from checkpoint_formats.merging.sources import RewritingReader
 
     (table,) = record.tables
     if not isinstance(table, PinnedIceberg) or not isinstance(stager, RewritesStager):

@@ -14,10 +14,11 @@ import pyarrow as pa
 from checkpoint_formats.files.source_files import for_each
 from checkpoint_formats.port import Chunk, Reader
 from checkpoint_formats.rows.batch_sizing import BatchSizing
-from checkpoint_formats.rows.row_addresses import Addresses, addresses_of
+from checkpoint_formats.rows.selecting import Addresses, addresses_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, Superseded
-from checkpoint_protocol.records import PositionsCovered, RowPosition, Seal, SourceFile
+from checkpoint_protocol.records import PositionsCovered, RowPosition, Seal
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range, merge, subtract
 from checkpoint_work.steps.places import Place, PlaceOfGroup
 

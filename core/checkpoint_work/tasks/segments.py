@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from checkpoint_formats.port import Stager
 from checkpoint_formats.rows.batch_sizing import BatchSizing
-from checkpoint_formats.rows.row_addresses import ROW_ADDRESS
+from checkpoint_formats.rows.selecting import ROW_ADDRESS
 from checkpoint_protocol.deadlines import is_due
 from checkpoint_protocol.errors import Superseded
 from checkpoint_protocol.identity import new_token

@@ -18,19 +18,18 @@ from typing import Final, Generic, Protocol, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkpoint_formats.rows.row_addresses import ROW_ADDRESS
+from checkpoint_formats.rows.selecting import ROW_ADDRESS
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_work.process.reporting import CallCounts
 from checkpoint_work.step_process.process import Opening, Reply, StepProcess, StepProcessEnded
-from checkpoint_work.steps.batches import BatchT, Failed, each_alone
-from checkpoint_work.steps.failing.error_texts import ToldError
+from checkpoint_work.steps.batches import BatchT, Failed, Sizes, each_alone
+from checkpoint_work.steps.failing.failures import ToldError
 from checkpoint_work.steps.flow import Finished, unreadable
 from checkpoint_work.steps.places import Place, part_of
 from checkpoint_work.steps.row_numbers import ROW_NUMBER
-from checkpoint_work.steps.sizes import Sizes
 
 #: A batch that ends the process is divided into so many parts: less is done again than by halves, and fewer processes are begun.
 _PARTS: Final = 16

@@ -17,8 +17,8 @@ from checkpoint_protocol.store.macs import WriteKeys
 from checkpoint_protocol.store.object_store import open_store
 from checkpoint_work.process.code import use_code
 from checkpoint_work.process.last_call import open_note
-from checkpoint_work.process.record_keys import authenticated
 from checkpoint_work.process.reporting import InHand, telling_of_task
+from checkpoint_work.process.settings import authenticated
 from checkpoint_work.step_process.process import Opening
 from checkpoint_work.steps.calling.calls import Surroundings
 from checkpoint_work.steps.calling.memo_values import Memory

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from rich.console import Console
 
-from checkpoint_commit.presence import Presence
+from checkpoint_commit.outcomes import Presence
 from checkpoint_commit.sinks.registry import find_committed
 from checkpoint_control.views.inspection import open_existing
 from checkpoint_control.views.stored_status import StoredStatus

@@ -6,13 +6,20 @@ alone: not committed yet, 4 of `run`: a person is to approve first. docs/guides/
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
+
+from rich.console import Console
 
 from checkpoint_control.decision.actions import Finish, Stall
 from checkpoint_control.views.reason_texts import with_command
+from checkpoint_local.cli import exits
+from checkpoint_local.cli.files import find_settings, load_manifest, load_settings
+from checkpoint_local.cli.printing import say_problem
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.manifest.spec import ManifestInvalid
+from checkpoint_protocol.manifest.spec import CheckpointedWrite, ManifestInvalid
+from checkpoint_protocol.places.settings import Settings
 
 DONE: Final = 0
 COMMITTED: Final = DONE
@@ -52,3 +59,17 @@ def _code_of_reason(reason: str) -> int:
     if reason == reasons.CODE_CHANGED:
         return AWAITS_APPROVAL
     return MANIFEST_WRONG if reason in _OF_THE_MANIFEST else FAILED
+
+
+def read_files(file: Path, settings_file: Path | None, console: Console) -> tuple[CheckpointedWrite, Settings] | None:
+    """Return manifest and settings; None, having said why, if one of the files is wrong (`exits.MANIFEST_WRONG`)."""
+    try:
+        return load_manifest(file), load_settings(find_settings(settings_file, file))
+    except CheckpointError as error:
+        say_error(error, console)
+        return None
+
+
+def say_error(error: CheckpointError, console: Console) -> None:
+    for line in exits.lines_of(error):
+        say_problem(console, line)

@@ -21,9 +21,9 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.sources.source import Source
 from checkpoint_protocol.manifest.spec import CheckpointedWrite, ManifestInvalid, parse_manifest, validate_model
+from checkpoint_protocol.places.setting_values import NO_SETTINGS_FILE
 from checkpoint_protocol.places.settings import Settings
-from checkpoint_protocol.places.settings_place import NO_SETTINGS_FILE
-from checkpoint_protocol.places.shell_words import why_not_expanded
+from checkpoint_protocol.places.uris import why_not_expanded
 from checkpoint_protocol.store.object_store import local_path
 
 SETTINGS_VARIABLE: Final = "CHECKPOINTED_WRITE_SETTINGS"

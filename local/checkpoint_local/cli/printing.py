@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from checkpoint_control.progress.epoch_progress import Progress
+from checkpoint_protocol.manifest.quantities import counted
 from checkpoint_protocol.printable import printable, printable_json
 
 _WIDTH_OF_A_PIPE: Final = 200
@@ -75,3 +77,28 @@ def size_text(size_bytes: int) -> str:
 def of_what(table: str | None, stage: str | None) -> str:
     """Say of files that are read which table they are of, or that they are the result of a stage."""
     return f" of {table}" if table else f" of the stage {stage}" if stage else ""
+
+
+#: The time at the end of the line, and the space before it.
+TIME_COLUMNS: Final = 9
+#: With a bar, which only a wide terminal has room for.
+BAR_COLUMNS: Final = 20
+BAR_FROM_WIDTH: Final = 100
+
+
+def progress_line(counts: Progress, name: str, phase: str, rows_per_second: float, columns: int) -> str:
+    """Return the longest of some texts that has at most so many columns; the shortest where none has."""
+    attempt = f"attempt {counts.attempt}"
+    tasks = [] if counts.tasks is None else [f"{counts.tasks_done:,}/{counts.tasks:,} tasks"]
+    rows, rate = f"{counted(counts.rows_read, 'row')} sealed", f"{rows_per_second:,.0f} rows/s"
+    texts = [
+        "  ".join(parts)
+        for parts in (
+            [f"{name}, {attempt}{phase}", *tasks, rows, rate],
+            [f"{name}, {attempt}{phase}", *tasks, rows],
+            [f"{attempt}{phase}", *tasks, rows],
+            [attempt, *tasks, rows],
+            [*tasks, rows],
+        )
+    ]
+    return next((text for text in texts if len(text) <= columns), texts[-1])

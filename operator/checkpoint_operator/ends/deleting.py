@@ -9,13 +9,10 @@ from typing import Any, Final
 
 from checkpoint_commit.ports import Sink
 from checkpoint_control.writes.deletion import DeletionOutcome, Kept, delete_write, keep_from_landing, retain_write
-from checkpoint_control.writes.recreation import write_to_delete
-from checkpoint_control.writes.registration import sink_of
+from checkpoint_control.writes.registration import sink_of, write_to_delete
 from checkpoint_operator.crd.status_model import Status
 from checkpoint_operator.kube.api import Conflict, KubeApi
-from checkpoint_operator.naming import confirm_object, named_object
-from checkpoint_operator.objects import has_spec, manifest_of, owner_of
-from checkpoint_operator.own_disk import refuse_own_disk
+from checkpoint_operator.objects import confirm_object, has_spec, manifest_of, named_object, owner_of, refuse_own_disk
 from checkpoint_operator.pods.driver_pod import Owner
 from checkpoint_operator.status.object_status import status_of
 from checkpoint_operator.status.publishing import Publisher

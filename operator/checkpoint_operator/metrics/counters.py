@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import collections
+import datetime
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from checkpoint_operator.status.object_status import status_of
+from checkpoint_operator.watch.cache import Cache
+from checkpoint_protocol.store.object_store import ObjectStore, StoredObject
 
 _PREFIX: Final = "checkpointed_writes"
 
@@ -114,3 +122,64 @@ def _counted(name: str, text: str, labels: list[str], counts: Mapping[Any, int])
     for key, number in counts.items():
         metric.add_metric([key] if isinstance(key, str) else list(key), number)
     return metric
+
+
+@dataclass(slots=True)
+class StoreCounts:
+    """Requests of all stores of this process, by kind."""
+
+    _counts: collections.Counter[str] = field(default_factory=collections.Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, request: str) -> None:
+        with self._lock:
+            self._counts[request] += 1
+
+    def by_request(self) -> dict[str, int]:
+        with self._lock:
+            return dict(self._counts)
+
+
+@dataclass(frozen=True, slots=True)
+class CountingStore:
+    """Implements ObjectStore over another."""
+
+    inner: ObjectStore
+    counts: StoreCounts
+
+    @property
+    def uri(self) -> str:
+        return self.inner.uri
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        self.counts.add("put")
+        return self.inner.put_if_absent(path, data)
+
+    def get(self, path: str, most_bytes: int) -> bytes | None:
+        self.counts.add("get")
+        return self.inner.get(path, most_bytes)
+
+    def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
+        self.counts.add("list")
+        return self.inner.list(folder, borders)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        self.counts.add("delete")
+        self.inner.delete(paths)
+
+
+def ages_by_phase(cache: Cache, now_s: float) -> dict[str, tuple[int, float]]:
+    """Return for each phase the number of writes and the age in seconds of the one that is longest in it."""
+    found: dict[str, tuple[int, float]] = {}
+    for name in cache.write_names():
+        body = cache.write(name)
+        if body is None:
+            continue
+        status = status_of(body)
+        since = max((condition.last_transition_time for condition in status.conditions or ()), default=None)
+        since = since or body["metadata"].get("creationTimestamp")
+        age_s = max(0.0, now_s - datetime.datetime.fromisoformat(since).timestamp()) if since else 0.0
+        phase = status.phase or "Pending"
+        number, oldest = found.get(phase, (0, 0.0))
+        found[phase] = (number + 1, max(oldest, age_s))
+    return found

@@ -7,7 +7,7 @@ from checkpoint_control.loop.reconcile import Round
 from checkpoint_control.progress.epoch_progress import Progress
 from checkpoint_operator.metrics.counters import Metrics
 from checkpoint_operator.session import Session
-from checkpoint_operator.status.attempt_status import cause_of
+from checkpoint_operator.status.object_status import cause_of
 
 
 def count_round(metrics: Metrics, session: Session, done: Round) -> None:

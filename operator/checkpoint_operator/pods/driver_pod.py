@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from checkpoint_control.loop.driver_digest import digest_for_attempts, keep_arguments
+from checkpoint_control.loop.drivers import digest_for_attempts, keep_arguments
 from checkpoint_operator.config import WorkloadDefaults
 from checkpoint_operator.pods.capacity import (
     cores_for_spark,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from checkpoint_control.decision.observation import DriverObservation, DriverState, Failure
-from checkpoint_control.loop.driver_digest import digest_for_attempts
+from checkpoint_control.loop.drivers import digest_for_attempts
 from checkpoint_operator.config import WorkloadDefaults
 from checkpoint_operator.crd.status_model import MAX_ATTEMPTS_SHOWN
 from checkpoint_operator.kube.api import KubeApi
@@ -23,8 +23,7 @@ from checkpoint_operator.pods.driver_pod import (
     keys_secret,
     pod_name,
 )
-from checkpoint_operator.pods.driver_status import observe_pod
-from checkpoint_operator.pods.executors import starvation_of
+from checkpoint_operator.pods.driver_status import observe_pod, obstacle_of
 from checkpoint_operator.pods.pod_policy import check_pods
 from checkpoint_operator.watch.cache import Cache, WriteName
 from checkpoint_protocol import reasons
@@ -33,6 +32,38 @@ from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_protocol.store.authenticated_store import KeySource
+
+Pod = Mapping[str, Any]
+
+
+def starvation_of(pods: Sequence[Pod], refusal: str | None) -> Failure | None:
+    """Return why a driver has no executor that runs; None if it has one, or nothing is known to keep them from running.
+
+    `pods`: those of its executors. `refusal`: what the API server says to one more of them, where there are none. A driver whose
+    executors come and go has as few as it likes: while one runs, none is missing, and a pod that it gives up waits for nothing.
+    """
+    waiting = [pod for pod in pods if _phase(pod) == "Pending" and not pod["metadata"].get("deletionTimestamp")]
+    if any(_phase(pod) == "Running" for pod in pods):
+        return None
+    if waiting:
+        found = (obstacle_of(pod.get("status") or {}, "executor") for pod in waiting)
+        told = next((obstacle for obstacle in found if obstacle is not None), None)
+        if told is None:
+            return None
+        count = f"{len(waiting)} executor{'s wait' if len(waiting) > 1 else ' waits'}"
+        return Failure("Retryable", reasons.EXECUTORS_PENDING, f"{count}, and none runs: {told.message}")
+    if refusal is not None:
+        return Failure(
+            "Retryable",
+            reasons.EXECUTORS_REFUSED,
+            f"the cluster does not admit the executors' pods: {with_way_out(refusal, 'executor')}",
+        )
+    return None
+
+
+def _phase(pod: Pod) -> str | None:
+    return (pod.get("status") or {}).get("phase")
+
 
 #: Of a write, as many as the status shows attempts.
 MOST_ENDED_PODS: Final = MAX_ATTEMPTS_SHOWN

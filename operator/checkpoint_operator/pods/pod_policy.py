@@ -14,7 +14,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.sections import ObjectName, Section
 from checkpoint_protocol.manifest.spec import Spec
-from checkpoint_protocol.places.grants import is_named
+from checkpoint_protocol.places.patterns import is_named
 
 #: Where a pod runs, what it is given of its own namespace, and how large it is. Not all annotations: by some of them a webhook or
 #: an agent gives a pod a role of the cloud (kube2iam) or secrets (Vault).

@@ -11,15 +11,13 @@ from typing import Final, assert_never
 
 from checkpoint_control.decision.actions import Commit, Finish, Stall, StartDriver, Wait
 from checkpoint_control.decision.code_changes import Approval
-from checkpoint_control.decision.epochs import next_epoch
 from checkpoint_control.decision.observation import DriverState
 from checkpoint_control.decision.phases import Phase, phase_after_error, phase_of
 from checkpoint_control.decision.rules import ENVIRONMENT
-from checkpoint_control.decision.triggers import News
+from checkpoint_control.decision.triggers import News, next_epoch
 from checkpoint_control.loop.reconcile import Round
 from checkpoint_control.pipelines.decisions import IN_WORDS, named
-from checkpoint_control.progress.activity import describe, how_far
-from checkpoint_control.progress.epoch_progress import Progress
+from checkpoint_control.progress.epoch_progress import Progress, describe, how_far
 from checkpoint_control.views.reason_texts import with_command
 from checkpoint_operator.crd.status_model import (
     MAX_EPOCHS_SHOWN,
@@ -34,8 +32,7 @@ from checkpoint_operator.crd.status_model import (
     fitted,
 )
 from checkpoint_operator.pods.driver_pod import Owner, pod_name
-from checkpoint_operator.status.attempt_status import attempts_shown
-from checkpoint_operator.status.conditions import Conditions
+from checkpoint_operator.status.object_status import Conditions, attempts_shown
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest.quantities import counted, format_size

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from checkpoint_operator.kube.api import Conflict
 from checkpoint_operator.kube.api_json import weight
 from checkpoint_operator.pods.driver_pod import DRIVER_CONTAINER, WRITE_LABEL
-from checkpoint_operator.watch.shares import MOST_OF_A_NAMESPACE, Share, rank_of
+from checkpoint_operator.watch.work_queue import MOST_OF_A_NAMESPACE, Share, rank_of
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from checkpoint_operator.kube.api import KubeApi, Object
 from checkpoint_operator.watch.cache import Cache, WriteName, name_of
-from checkpoint_operator.watch.shares import rank_of
+from checkpoint_operator.watch.work_queue import rank_of
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest.quantities import counted, format_size
 

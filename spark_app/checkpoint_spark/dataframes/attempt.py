@@ -16,7 +16,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from checkpoint_formats.arrow_schema import encode_schema
+from checkpoint_formats.rows.plain_types import encode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
@@ -25,16 +25,15 @@ from checkpoint_protocol.progress_reports import DriverPhase
 from checkpoint_protocol.records import MAX_TASKS, InputRecord, KeyColumn, KeySet, LaunchRecord, PlanRecord, Retried, TakenKeys
 from checkpoint_protocol.rows.keys import add_key_sets
 from checkpoint_spark.dataframes import anti_join, keys
+from checkpoint_spark.dataframes.anti_join import Skipped, join_with_sealed, of_earlier
 from checkpoint_spark.dataframes.map_only import check_map_only, refuse_chance
-from checkpoint_spark.dataframes.names import column, map_in_arrow, refuse_repeated
 from checkpoint_spark.dataframes.programs import write_source
+from checkpoint_spark.dataframes.reading import column, map_in_arrow, refuse_repeated
 from checkpoint_spark.dataframes.rows_by_key import KeyedPlace, keys_of_rows, shown_columns
-from checkpoint_spark.dataframes.skipped import Skipped, join_with_sealed, of_earlier
 from checkpoint_spark.dataframes.tasks import PartitionOrder, task_function
 from checkpoint_work.driver.bundling import bundling
-from checkpoint_work.driver.output import await_target, later_columns
-from checkpoint_work.driver.sampling import schema_of_sample
-from checkpoint_work.inputs.earlier import taken_before
+from checkpoint_work.driver.output import await_target, later_columns, schema_of_sample
+from checkpoint_work.inputs.epoch_input import taken_before
 from checkpoint_work.steps.columns import declared_output
 from checkpoint_work.steps.places import Place
 from checkpoint_work.tasks.memos import earlier_memos_by_number

@@ -11,8 +11,8 @@ from pyspark.sql import functions as sql
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.records import LaunchRecord, RowKey
 from checkpoint_spark.dataframes import keys
-from checkpoint_spark.dataframes.names import refuse_repeated
 from checkpoint_spark.dataframes.programs import write_source
+from checkpoint_spark.dataframes.reading import refuse_repeated
 from checkpoint_spark.dataframes.rows_by_key import KeyedPlace, keys_of_rows, shown_columns
 from checkpoint_work.steps.places import Place
 

@@ -4,18 +4,55 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sql
+from pyspark.sql.types import StructType
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.sources.source import SparkSource
 from checkpoint_protocol.places.source_paths import distinct
-from checkpoint_spark.dataframes.names import column
+
+# Columns of Spark by their names as they are, whatever is in them: where Spark takes a text, dots and backticks mean something.
+#
+# Called by what reads, joins and hands over rows that Spark has read.
+
+
+Function = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def column(name: str) -> Column:
+    """Return the column of exactly this name."""
+    quoted = name.replace("`", "``")
+    return sql.col(f"`{quoted}`")
+
+
+def refuse_repeated(columns: Sequence[str]) -> None:
+    """Refuse rows of which two columns have one name: a step would see one of them."""
+    if twice := [name for name, count in Counter(columns).items() if count > 1]:
+        raise NeedsChange(
+            reasons.OUTPUT_SCHEMA_WRONG,
+            f"what Spark gives to the steps has two columns {twice[0]!r}; name them apart (AS in sql, alias in a program)",
+        )
+
+
+def map_in_arrow(frame: DataFrame, function: Function, schema: StructType | str) -> DataFrame:
+    """Return what a function makes of the frame's batches, which have its names. PySpark's own takes no name with a dot."""
+    numbered = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
+    return numbered.mapInArrow(partial(_named, frame.columns, function), schema)
+
+
+def _named(names: Sequence[str], function: Function, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return function(batch.rename_columns(names) for batch in batches)
+
 
 _VARIABLE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _SHORTEST_SECRET: Final = 4

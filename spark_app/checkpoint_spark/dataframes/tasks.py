@@ -18,8 +18,8 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_spark.dataframes.rows_by_key import RowsByKey
 from checkpoint_spark.process.gpus import use_assigned_gpus
-from checkpoint_work.process.record_keys import record_keys
 from checkpoint_work.process.reporting import InHand
+from checkpoint_work.process.settings import record_keys
 from checkpoint_work.steps.flow import Steps
 from checkpoint_work.steps.quarantine import Allowance
 from checkpoint_work.tasks.ending import Ending

@@ -28,14 +28,12 @@ from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.progress_reports import Overwrite, StartedAs
 from checkpoint_protocol.records import FailureRecord
 from checkpoint_protocol.store.object_store import open_store
-from checkpoint_spark.driver.conf_variables import with_variables
 from checkpoint_spark.driver.spark_runner import KeptSpark, dataframes_by_spark, fast_start, frames_by_spark, run_tasks_with_spark
+from checkpoint_spark.process.gpus import with_variables
 from checkpoint_work.driver.attempt import SmallInput, run_attempt
 from checkpoint_work.driver.waiting import Keep, await_next
-from checkpoint_work.process.at_work import AtWork
-from checkpoint_work.process.log_text import log_traceback, loggable, masked
-from checkpoint_work.process.record_keys import authenticated, record_keys
-from checkpoint_work.process.reporting import Activity, telling
+from checkpoint_work.process.reporting import Activity, AtWork, telling
+from checkpoint_work.process.settings import authenticated, log_traceback, loggable, masked, record_keys
 from checkpoint_work.tasks.executor import storage_settings
 
 # A driver whose attempt was closed ends by itself. Whoever closed it may be on another machine, and unable to end this process.

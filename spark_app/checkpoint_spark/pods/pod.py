@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_spark.pods.pod_environment import WrongCall, required
-from checkpoint_spark.pods.pod_executor import run_executor
+from checkpoint_spark.pods.pod_executor import WrongCall, required, run_executor
 from checkpoint_work.tasks.ending import FOLDER_VARIABLE, Ending
 
 #: The executors' pod template as JSON: a file of it is made here, because Spark reads it from a file.
@@ -142,7 +141,7 @@ def _in_brackets(host: str) -> str:
 
 def _tell(said: str | CheckpointError) -> None:
     # Not at the top: an executor has nothing to say, and starts faster without.
-    from checkpoint_work.process.log_text import loggable
+    from checkpoint_work.process.settings import loggable
 
     text = loggable(said if isinstance(said, str) else f"{said.reason}: {said.message}")
     sys.stderr.write(f"{text}\n")
@@ -157,7 +156,7 @@ def _as_last_words(error: CheckpointError) -> str:
     """Return what the operator reads a driver's reason from, where the store has no record of it."""
     from checkpoint_protocol.progress_reports import LastWords
     from checkpoint_spark.driver.main import family_of
-    from checkpoint_work.process.log_text import loggable
+    from checkpoint_work.process.settings import loggable
 
     length = _MOST_OF_A_MESSAGE
     while True:

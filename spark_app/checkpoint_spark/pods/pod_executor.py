@@ -19,9 +19,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from checkpoint_spark.pods.pod_environment import WrongCall, required
 from checkpoint_spark.process import class_data, gpus
 from checkpoint_work.tasks.ending import FOLDER_VARIABLE, Ending
+
+
+class WrongCall(Exception):
+    """This process was not started as the operator or Spark start it."""
+
+
+def required(environment: Mapping[str, str], *names: str) -> list[str]:
+    missing = [name for name in names if not environment.get(name)]
+    if missing:
+        raise WrongCall(f"not set: {', '.join(missing)}; this runs in pods that the operator or Spark make, which set them")
+    return [environment[name] for name in names]
+
 
 _JAVA_OPTION: Final = re.compile(r"SPARK_JAVA_OPT_([0-9]+)")
 _BACKEND: Final = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"

@@ -28,17 +28,46 @@ from checkpoint_protocol.manifest.sources.stream_source import ProgramStream
 from checkpoint_protocol.progress_reports import DriverPhase
 from checkpoint_protocol.records import DrivenBy, FailureRecord, LaunchRecord, Upsert
 from checkpoint_protocol.store.object_store import local_path
+from checkpoint_protocol.writes import list_stages
 from checkpoint_spark.dataframes.programs import errors_of_spark, run_program
 from checkpoint_spark.dataframes.reading import Secrets
 from checkpoint_spark.driver.spark_runner import run_tasks_in
-from checkpoint_spark.streams.batch import stage_batch
+from checkpoint_spark.streams.batch import refuse_options, refuse_query, stage_batch
 from checkpoint_spark.streams.checkpoint import Checkpoint, Known
-from checkpoint_spark.streams.merges import StagesOfCommit
-from checkpoint_spark.streams.refusals import refuse_options, refuse_query
 from checkpoint_spark.streams.volume import StreamVolume
 from checkpoint_work.driver.attempt import run_attempt
-from checkpoint_work.process.at_work import AtWork
+from checkpoint_work.process.reporting import AtWork
 from checkpoint_work.tasks.executor import storage_settings
+
+# Stages that the commit of a micro-batch needs, such as the merge of an upsert: the driver does them while it waits for it.
+#
+# It does those whose launch record names it (`driven_by`), and only their first attempt. If one fails, the driver ends, and the
+# next attempt has a driver of its own: the micro-batch is sealed by then, and is not staged again.
+
+
+@dataclass(slots=True)
+class StagesOfCommit:
+    """Those of one epoch. `life`: the attempt that this driver was started for; `run`: does the first attempt of a stage."""
+
+    at_work: AtWork
+    life: DrivenBy
+    run: Callable[[Ledger], None]
+    #: Those whose launch record was read: it never changes.
+    _seen: set[EpochKey] = field(default_factory=set)
+
+    def do_recorded(self) -> None:
+        """Do those that are recorded for this driver by now. Where one fails, it stays what the driver is at work on."""
+        epoch = self.at_work.now
+        for key in list_stages(epoch[0].store, epoch[0].key):
+            stage = Ledger(epoch[0].store, key)
+            if key in self._seen or (launch := stage.attempts.read_launch(1)) is None:
+                continue
+            self._seen.add(key)
+            if launch.driven_by == self.life:
+                self.at_work.now = (stage, 1)
+                self.run(stage)
+                self.at_work.now = epoch
+
 
 #: Whoever commits is asked so often. On a disk a request is a system call or two; of an object store it is paid for.
 _LOCAL_POLL_S: Final = 0.05

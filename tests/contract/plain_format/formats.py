@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from checkpoint_protocol.records.formats.plain import PlainFile, PlainTarget
 
-from checkpoint_formats.arrow_schema import decode_schema
 from checkpoint_formats.port import Stager
+from checkpoint_formats.rows.plain_types import decode_schema
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.places.storage import StorageSettings
 

@@ -12,12 +12,10 @@ from checkpoint_protocol.records.formats.plain import PlainTarget
 from checkpoint_protocol.tables.plain import PlainSink
 
 from checkpoint_commit.changes import Change, StagedChange
-from checkpoint_commit.outcomes import BlockOutcome, CommitBlocked, CommitOutcome, Committed
+from checkpoint_commit.outcomes import BlockOutcome, CommitBlocked, CommitOutcome, Committed, Former, Presence
 from checkpoint_commit.ports import Sink
-from checkpoint_commit.presence import Former, Presence
 from checkpoint_commit.results import Results
-from checkpoint_commit.sinks.port import SinkFormat
-from checkpoint_commit.sinks.seen import TargetSeen
+from checkpoint_commit.sinks.port import SinkFormat, TargetSeen
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sink import Sink as SinkSpec

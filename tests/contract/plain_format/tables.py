@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar, Self
 
 from checkpoint_protocol.manifest.sections import Section, Uri
-from checkpoint_protocol.tables.modes import Mode
+from checkpoint_protocol.tables import Mode
 
 
 class PlainSink(Section):

@@ -9,7 +9,7 @@ from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.ledger.bundles import Bundles, CheckedBundles
 from checkpoint_protocol.ledger.chains import Chains
-from checkpoint_protocol.ledger.listing import SealListing
+from checkpoint_protocol.ledger.epoch_records import SealListing
 from checkpoint_protocol.records import CheckedBundle, ClosedRecord, Seal, encode
 from checkpoint_protocol.store.bundles import Bundle, BundledSeal
 from checkpoint_work.driver.bundling import Bundler

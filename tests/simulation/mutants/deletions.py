@@ -13,7 +13,7 @@ from checkpoint_control.writes.deletion import DeletionOutcome, delete_write
 from checkpoint_protocol import writes
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.ledger.commits import Commits
+from checkpoint_protocol.ledger.attempts import Commits
 from checkpoint_protocol.ledger.epoch_records import EpochRecords
 from checkpoint_protocol.records import MAX_RECORD_BYTES, ClaimRecord, IcebergBase, LanceBase
 from checkpoint_protocol.store.layout import EpochLayout

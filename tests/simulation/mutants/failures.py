@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.ledger.attempts import Commits
 from checkpoint_protocol.ledger.bundles import Bundles
 from checkpoint_protocol.ledger.chains import Chains
-from checkpoint_protocol.ledger.commits import Commits
 from checkpoint_protocol.ledger.inputs import Inputs
-from checkpoint_protocol.ledger.quarantine import Quarantine
-from checkpoint_protocol.ledger.seals import Seals
+from checkpoint_protocol.ledger.seals import Quarantine, Seals
 from checkpoint_protocol.records import InputRecord, Quarantined, QuarantineRecord, Seal
 from checkpoint_protocol.store.parts import Input
 from checkpoint_protocol.store.put_once import put_once, read

@@ -15,8 +15,7 @@ from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.ledger.chains import Chains
-from checkpoint_protocol.ledger.inputs import Inputs
-from checkpoint_protocol.ledger.plans import Plans
+from checkpoint_protocol.ledger.inputs import Inputs, Plans
 from checkpoint_protocol.ledger.seals import Seals
 from checkpoint_protocol.records import ClosedRecord, GivenUp, InputRecord, PlanRecord, Seal
 from checkpoint_protocol.store import layout

@@ -19,7 +19,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from checkpoint_commit.iceberg.table import PyicebergTable
-from checkpoint_formats.arrow_schema import encode_schema
+from checkpoint_formats.rows.plain_types import encode_schema
 from checkpoint_local.cli.main import main
 from checkpoint_local.forgetting import Forgotten, forget
 from checkpoint_local.lock import RunnerLock

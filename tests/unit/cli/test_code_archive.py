@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from checkpoint_control.code.archive import archive_of_files, archive_of_object, fetch_uri, put_archive
-from checkpoint_control.validation.refusals import refusals
+from checkpoint_control.validation.fields import refusals
 from checkpoint_local.code import digests_with
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from checkpoint_operator.turns.commit_turns import CommitTurns
+from checkpoint_operator.turns.turns import CommitTurns
 from checkpoint_operator.watch.cache import WriteName
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from checkpoint_operator.turns.driver_turns import DriverTurns
+from checkpoint_operator.turns.turns import DriverTurns
 from checkpoint_operator.watch.cache import WriteName
 
 

@@ -16,7 +16,7 @@ from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND, ManifestInvalid, Spec, parse_manifest
 from checkpoint_protocol.store.macs import WriteKeys
 from checkpoint_work.process.code import FOLDER_VARIABLE
-from checkpoint_work.process.record_keys import RECORD_KEYS_VARIABLE
+from checkpoint_work.process.settings import RECORD_KEYS_VARIABLE
 
 OWNER = Owner("team", "daily", "0b8c3f6e-8d0a-4c55-9f3e-0a4a7e1d2c3b", 7)
 KEY = EpochKey(OWNER.uid, 2)

@@ -15,14 +15,8 @@ from checkpoint_commit.iceberg.changes.rewrites import Rewritten, find_problem, 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import new_token
-from checkpoint_protocol.records import (
-    DeleteFile,
-    IcebergFile,
-    IcebergRewrite,
-    IcebergSourceFile,
-    InputRecord,
-    SourceFile,
-)
+from checkpoint_protocol.records import DeleteFile, IcebergFile, IcebergRewrite, IcebergSourceFile, InputRecord
+from checkpoint_protocol.records.inputs import SourceFile
 from tests.support.records import KEY, ledger_over
 from tests.support.stores import MemoryStore
 from tests.unit.commit.test_iceberg_upsert import done_merge

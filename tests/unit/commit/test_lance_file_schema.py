@@ -18,12 +18,13 @@ from checkpoint_commit.lance.added.staged import only_columns, take_packed
 from checkpoint_commit.lance.files.file_schema import FileField, fields_in, fields_of_target
 from checkpoint_commit.lance.files.footers import LanceFooters
 from checkpoint_commit.staged_files import Tails
-from checkpoint_formats.arrow_schema import encode_schema
+from checkpoint_formats.rows.plain_types import encode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.lance_schema import fields_of
 from checkpoint_protocol.places.settings import Settings
-from checkpoint_protocol.records import AddColumns, LanceColumnFile, LanceDataFile, LanceTarget
+from checkpoint_protocol.records import LanceColumnFile, LanceDataFile, LanceTarget
+from checkpoint_protocol.records.formats.operations import AddColumns
 from checkpoint_protocol.store.memory import Pool
 
 SCHEMA: Final = pa.schema(

@@ -12,10 +12,9 @@ import pytest
 
 from checkpoint_commit.iceberg.table import PyicebergTable
 from checkpoint_commit.lance.table import PylanceTable
-from checkpoint_commit.outcomes import Landed
-from checkpoint_commit.presence import Presence
+from checkpoint_commit.outcomes import Landed, Presence
 from checkpoint_commit.sinks.registry import find_committed, format_of
-from checkpoint_formats.arrow_schema import encode_schema
+from checkpoint_formats.rows.plain_types import encode_schema
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest.sink import Sink

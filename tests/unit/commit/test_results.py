@@ -30,11 +30,11 @@ from checkpoint_protocol.records import (
     QuarantineRecord,
     RowPosition,
     Seal,
-    SourceFile,
     StagedFile,
     Target,
     TargetRecord,
 )
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.keys import add_key_sets, key_set
 from checkpoint_protocol.rows.positions import Range
 from tests.support.records import (

@@ -22,7 +22,7 @@ from checkpoint_control.loop.observing import Observer
 from checkpoint_control.loop.reconcile import Reconciler
 from checkpoint_control.ports import Write
 from checkpoint_control.progress.epoch_progress import Progress
-from checkpoint_local.host import LocalHost
+from checkpoint_local.runner import LocalHost
 from checkpoint_operator.crd.status_model import Status
 from checkpoint_operator.pods.driver_pod import Owner
 from checkpoint_operator.status import round_status as statuses

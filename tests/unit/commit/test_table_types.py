@@ -18,8 +18,8 @@ from checkpoint_commit.footers import columns_of, parquet_rows
 from checkpoint_commit.lance.columns import schema_of_new
 from checkpoint_commit.sinks.registry import open_sink
 from checkpoint_commit.sinks.table_types import finer_than_iceberg, iceberg_schema, lance_schema
-from checkpoint_formats.arrow_schema import decode_schema, encode_schema
 from checkpoint_formats.iceberg.stager import IcebergStager
+from checkpoint_formats.rows.plain_types import decode_schema, encode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.sink import Sink

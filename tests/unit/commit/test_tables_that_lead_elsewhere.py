@@ -28,19 +28,18 @@ from checkpoint_commit.catalogs.named import MOST_METADATA_BYTES, CatalogBook, o
 from checkpoint_commit.catalogs.source_tables import describe, pin
 from checkpoint_commit.iceberg.table import PyicebergTable
 from checkpoint_commit.lance.table import PylanceTable
-from checkpoint_control.loop.looks import Known, Looks
-from checkpoint_control.loop.source_news import open_news
-from checkpoint_formats.arrow_schema import encode_schema
+from checkpoint_control.loop.looks import Known, Looks, open_news
 from checkpoint_formats.iceberg.file_io import manifests_of
 from checkpoint_formats.iceberg.plan import find_files
 from checkpoint_formats.lance.reader import find_fragments
+from checkpoint_formats.rows.plain_types import encode_schema
 from checkpoint_formats.stagers import stager_for
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.manifest.sources.source import IcebergSource, LanceSource
 from checkpoint_protocol.manifest.spec import Spec, validate_model
-from checkpoint_protocol.places.grants import Tenant
+from checkpoint_protocol.places.patterns import Tenant
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.places.storage import StorageEntry
 from checkpoint_protocol.records import Append, Began, TakenRecord, Target

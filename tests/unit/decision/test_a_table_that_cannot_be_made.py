@@ -14,8 +14,8 @@ from checkpoint_control.decision.observation import DriverObservation, DriverSta
 from checkpoint_control.loop.observing import Observer
 from checkpoint_control.loop.reconcile import Reconciler
 from checkpoint_control.ports import Write
-from checkpoint_formats.arrow_schema import encode_schema
-from checkpoint_local.host import LocalHost
+from checkpoint_formats.rows.plain_types import encode_schema
+from checkpoint_local.runner import LocalHost
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token

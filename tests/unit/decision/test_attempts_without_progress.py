@@ -15,11 +15,11 @@ import checkpoint_spark
 from checkpoint_commit.sinks.registry import open_sink
 from checkpoint_control.decision.actions import Stall
 from checkpoint_control.decision.observation import DriverObservation, DriverState, Failure
-from checkpoint_control.loop.driver_failures import failure_of
+from checkpoint_control.loop.drivers import failure_of
 from checkpoint_control.loop.observing import Observer
 from checkpoint_control.loop.reconcile import Reconciler
 from checkpoint_control.ports import Write
-from checkpoint_local.host import LocalHost
+from checkpoint_local.runner import LocalHost
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger

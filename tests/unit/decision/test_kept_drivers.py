@@ -11,9 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from checkpoint_control.decision.observation import DriverObservation, DriverState, Failure
-from checkpoint_control.loop.kept_drivers import KeptDrivers, Place
-from checkpoint_control.progress.activity import describe, how_far, share_of
-from checkpoint_control.progress.epoch_progress import measure
+from checkpoint_control.loop.drivers import KeptDrivers, Place
+from checkpoint_control.progress.epoch_progress import describe, how_far, measure, share_of
 from checkpoint_control.progress.tallies import Tallies
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger

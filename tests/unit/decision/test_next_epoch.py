@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from checkpoint_commit.sinks.registry import open_sink
 from checkpoint_control.decision.actions import Finish, OpenEpoch, RecordAttempt
-from checkpoint_control.decision.epochs import NextEpoch, next_epoch
 from checkpoint_control.decision.observation import DriverObservation, DriverState
+from checkpoint_control.decision.triggers import NextEpoch, next_epoch
 from checkpoint_control.loop.observing import Observer
 from checkpoint_control.loop.reconcile import Reconciler
 from checkpoint_control.ports import Write
-from checkpoint_local.host import LocalHost
+from checkpoint_local.runner import LocalHost
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.spec import parse_manifest

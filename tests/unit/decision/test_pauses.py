@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkpoint_control.decision.pauses import pause_after
+from checkpoint_control.decision.attempt_clock import pause_after
 
 
 def test_after_an_attempt_that_has_sealed_something_the_next_follows_at_once() -> None:

@@ -7,10 +7,9 @@ import datetime
 import pytest
 
 from checkpoint_control.decision.actions import Finish, OpenEpoch, Wait
-from checkpoint_control.decision.epochs import next_epoch
 from checkpoint_control.decision.observation import Observation
 from checkpoint_control.decision.rules import decide
-from checkpoint_control.decision.triggers import Between, News, is_enough, next_time
+from checkpoint_control.decision.triggers import Between, News, is_enough, next_epoch, next_time
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.trigger import AtLeast, Trigger

@@ -16,7 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType
 
 from checkpoint_formats.iceberg.stager import IcebergStager
-from checkpoint_formats.rows.dictionaries import not_worth_a_dictionary
+from checkpoint_formats.rows.parquet_rows import not_worth_a_dictionary
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.places.settings import Settings
 from tests.support.records import ICEBERG

@@ -17,14 +17,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.plain_types import encode_schema
 from checkpoint_formats.stage_results.group_keys import codes_of, hashes_of, refuse_keys
 from checkpoint_formats.stage_results.groups import GroupReader, PiecesOfFile
 from checkpoint_formats.stage_results.stager import StageResultStager
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import Grouping, SourceFile, StageTarget
+from checkpoint_protocol.records import Grouping, StageTarget
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 from tests.support.effort import examples
 

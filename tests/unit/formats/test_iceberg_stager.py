@@ -39,7 +39,7 @@ from pyiceberg.types import (
 from checkpoint_commit.iceberg.metadata.checks import FileChecks
 from checkpoint_formats.iceberg.stager import IcebergStager
 from checkpoint_formats.iceberg.writing.metrics import modes_of, most_bound_bytes
-from checkpoint_formats.iceberg.writing.sorting import sorted_rows, why_not_sorted
+from checkpoint_formats.iceberg.writing.transforms import sorted_rows, why_not_sorted
 from checkpoint_formats.iceberg.writing.write_properties import parse
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import FieldMetrics, IcebergFile, IcebergTarget

@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoint_formats.kafka.cluster import Log, Topic
-from checkpoint_formats.kafka.ranges import Taken, bounded, ranges
+from checkpoint_formats.kafka.take import Taken, bounded, ranges
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger.epoch_index import EpochIndex
 from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
-from checkpoint_protocol.records import KafkaPartition, SourceFile
+from checkpoint_protocol.records import KafkaPartition
+from checkpoint_protocol.records.inputs import SourceFile
 from tests.support.records import KEY, end_epoch, input_of, ledger_over
 from tests.support.stores import MemoryStore
 

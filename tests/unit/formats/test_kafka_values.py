@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoint_formats.files.parsing import BadLine
-from checkpoint_formats.kafka.values import infer_fields, parse_values
+from checkpoint_formats.kafka.columns import infer_fields, parse_values
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 BAD = (

@@ -12,12 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkpoint_formats.merging.reading import MatchingReader
-from checkpoint_formats.merging.rewriting import RewritingReader
+from checkpoint_formats.merging.sources import RewritingReader
 from checkpoint_formats.port import Chunk, in_chunks
 from checkpoint_formats.rows.batch_sizing import BatchSizing
-from checkpoint_protocol.records import Merge, MergeKeysRecord, SourceFile
+from checkpoint_protocol.records import Merge, MergeKeysRecord
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
-from checkpoint_protocol.tables.modes import WhenMatched
+from checkpoint_protocol.tables import WhenMatched
 from tests.unit.formats.test_merging import made, placed, wanted
 
 SCHEMA = pa.schema([("id", pa.int64())])

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from checkpoint_formats.merges import merge_source_for
+from checkpoint_formats.merging.sources import merge_source_for
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import Merge, PinnedIceberg, PinnedLance, PinnedTable
+from checkpoint_protocol.records import Merge, PinnedIceberg, PinnedTable
+from checkpoint_protocol.records.formats.lance import PinnedLance
 from tests.support.sources import source_of
 
 MERGE = Merge(keys=("id",), when_matched="Update", on_duplicate="Fail", order_by=None, attempts=(1,), since=None)

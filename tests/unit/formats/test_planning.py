@@ -10,7 +10,7 @@ from checkpoint_formats.planning import plan_tasks, whole
 from checkpoint_formats.rows.parquet_rows import nearest_start
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range, merge, overlap, subtract
 from tests.support.effort import examples
 

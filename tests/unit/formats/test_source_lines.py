@@ -16,7 +16,7 @@ from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.records.inputs import SourceFile
 
 FILES = SourceFiles(StorageSettings())
 

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.planning import plan_tasks
 from checkpoint_formats.rows.batch_sizing import BatchSizing
-from checkpoint_formats.stage_results.reader import StageResultReader, source_file
-from checkpoint_formats.stage_results.schemas import stored_schema
+from checkpoint_formats.rows.plain_types import encode_schema
+from checkpoint_formats.stage_results.reader import StageResultReader, source_file, stored_schema
 from checkpoint_formats.stage_results.stager import StageResultStager
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import SourceFile, StageFile, StageTarget
+from checkpoint_protocol.records import StageFile, StageTarget
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 from tests.support.effort import examples
 

@@ -11,7 +11,7 @@ from checkpoint_formats.taking import EarlierOf, Taking, choose
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.records.inputs import SourceFile
 from tests.support.records import launch
 
 ROWS = ((3, 5), (8, 9))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from checkpoint_control.decision.observation import DriverObservation, DriverState
-from checkpoint_local.another_spark import notice
+from checkpoint_local.java import notice
 from checkpoint_local.processes import DriverProcesses, environment_of, how_it_ended
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey

@@ -15,17 +15,17 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from checkpoint_commit.catalogs.named import translate_catalog_error
+from checkpoint_commit.sinks.port import why_not_writable
 from checkpoint_commit.sinks.registry import open_sink
-from checkpoint_commit.sinks.writable import why_not_writable
 from checkpoint_control.validation.report import Findings
 from checkpoint_control.validation.target import check_target
-from checkpoint_formats.arrow_schema import encode_schema
-from checkpoint_formats.placed import Placed
+from checkpoint_formats.port import Placed
+from checkpoint_formats.rows.plain_types import encode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.manifest.spec import Spec, parse_manifest
+from checkpoint_protocol.places.setting_values import SETTINGS_FILE
 from checkpoint_protocol.places.settings import Settings
-from checkpoint_protocol.places.settings_place import SETTINGS_FILE
 from checkpoint_protocol.records import StagedFile
 from checkpoint_protocol.store.object_store import translate_store_error
 from checkpoint_work.tasks.failures import of_spark

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint_control.loop.driver_digest import code_of_session, keep_arguments
+from checkpoint_control.loop.drivers import code_of_session, keep_arguments
 from checkpoint_control.ports import Write
 from checkpoint_protocol.manifest.spec import Spec, parse_manifest
 from tests.support.manifests import manifest

@@ -8,8 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoint_control.pipelines.decisions import Decision, Named, Seen, Wanted, decide_stages, named
-from checkpoint_control.pipelines.hashes import Hashes
+from checkpoint_control.pipelines.decisions import Decision, Hashes, Named, Seen, Wanted, decide_stages, named
 
 STAGES = ("parse", "embed", "summarise")
 

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoint_control.pipelines.hashes import Hashes, hashes_of
+from checkpoint_control.pipelines.decisions import Hashes, hashes_of
 from checkpoint_protocol.manifest.pipelines import DEFAULT_BUCKETS, StagePart, StageSpec, parts_of
 from checkpoint_protocol.manifest.sources.source import Source
 from checkpoint_protocol.manifest.steps import Step

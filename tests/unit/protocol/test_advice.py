@@ -9,17 +9,15 @@ from typing import Literal
 
 import pytest
 
-from checkpoint_control.progress.activity import TimeLeft, describe, how_far, time_text
-from checkpoint_control.progress.epoch_progress import Progress, measure
+from checkpoint_control.progress.epoch_progress import Progress, TimeLeft, describe, how_far, measure, time_text
 from checkpoint_control.progress.tallies import Tallies
 from checkpoint_control.views.inspection import inspect_store
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.progress_reports import MAX_TASKS, DriverProgress, Work, encode_advice, read_report
-from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.store.object_store import StoredObject
-from checkpoint_work.process.at_work import AtWork
-from checkpoint_work.process.reporting import Activity, DriverTeller, InHand, telling, telling_of_task
+from checkpoint_work.process.reporting import Activity, AtWork, DriverTeller, InHand, telling, telling_of_task
 from tests.support.records import launch, ledger_over, plan, rows_file, seal
 from tests.support.stores import MemoryStore
 from tests.support.waiting import patience

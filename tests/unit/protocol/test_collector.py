@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from checkpoint_protocol.collector import without_collector
+from checkpoint_work.driver.attempt import without_collector
 
 
 class Held:

@@ -21,10 +21,10 @@ from checkpoint_protocol.records import (
     KeysObject,
     OverwriteAll,
     PlanRecord,
-    SourceFile,
     StageIdentity,
     TakenRecord,
 )
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.keys import key_set
 from checkpoint_protocol.store import layout
 from checkpoint_protocol.store.object_store import StoredObject

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkpoint_commit.results import Coverage, gather
-from checkpoint_control.progress.row_errors import place_of
+from checkpoint_control.progress.tallies import place_of
 from checkpoint_control.views.inspection import inspect_store
 from checkpoint_control.writes.deletion import delete_write
 from checkpoint_formats.files.locations import FoundFile
@@ -34,10 +34,10 @@ from checkpoint_protocol.records import (
     QuarantinedRow,
     RowPosition,
     Seal,
-    SourceFile,
     WriteRecord,
     encode,
 )
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.rows.quarantine import most_rows
 from checkpoint_protocol.store.object_store import open_store

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from checkpoint_protocol.places.grants import is_named
-from checkpoint_protocol.places.patterns import is_wild, split, wildcards
+from checkpoint_protocol.places.patterns import is_named, is_wild, split, wildcards
 
 
 @given(st.text("ab*?", max_size=8), st.text("ab", max_size=10))

@@ -21,9 +21,9 @@ from checkpoint_protocol.records import (
     QuarantineRecord,
     RowPosition,
     Seal,
-    SourceFile,
     encode,
 )
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.rows.quarantine import describe_limit, most_rows
 from checkpoint_work.steps.quarantine import Allowance, QuarantineOfSegment, describe

@@ -22,11 +22,11 @@ from checkpoint_protocol.records import (
     PlanRecord,
     Record,
     Seal,
-    SourceFile,
     WriteRecord,
     decode,
     encode,
 )
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 from tests.golden.samples import FOLDER, SAMPLES
 from tests.support.effort import examples

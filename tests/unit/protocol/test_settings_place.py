@@ -31,9 +31,15 @@ from checkpoint_operator.main import load_settings
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest.sources.source import FilesSource
 from checkpoint_protocol.manifest.spec import ManifestInvalid
-from checkpoint_protocol.places.setting_values import SecretRef
+from checkpoint_protocol.places.setting_values import (
+    CHART_VALUES,
+    NO_SETTINGS_FILE,
+    SETTINGS_FILE,
+    STORAGE_SECRET,
+    SecretRef,
+    SettingsPlace,
+)
 from checkpoint_protocol.places.settings import CatalogSettings, Settings
-from checkpoint_protocol.places.settings_place import CHART_VALUES, NO_SETTINGS_FILE, SETTINGS_FILE, STORAGE_SECRET, SettingsPlace
 from checkpoint_protocol.places.storage import (
     StorageEntry,
     StorageSettings,
@@ -42,7 +48,7 @@ from checkpoint_protocol.places.storage import (
     lance_options,
     obstore_options,
 )
-from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.store.object_store import translate_store_error
 from checkpoint_work.tasks.executor import STORAGE_FILE_VARIABLE, STORAGE_VARIABLE, storage_settings
@@ -134,7 +140,7 @@ def test_every_text_that_names_the_settings_file_is_among_the_places() -> None:
         f"{path.relative_to(ROOT)}: {text}"
         for folder in ("core", "operator", "spark_app", "local")
         for path in (ROOT / folder).rglob("*.py")
-        if path.name != "settings_place.py"
+        if path.name != "setting_values.py"
         for text in texts_of(ast.parse(path.read_text()))
         if "settings file" in text
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checkpoint_protocol.manifest.spec import ManifestInvalid, parse_manifest
-from checkpoint_protocol.places.shell_words import hint_on_pattern, why_not_expanded
+from checkpoint_protocol.places.uris import hint_on_pattern, why_not_expanded
 from tests.support.manifests import manifest
 
 

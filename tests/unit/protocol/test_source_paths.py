@@ -16,7 +16,7 @@ from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.places.patterns import split
 from checkpoint_protocol.places.source_paths import Location, locate
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.records.inputs import SourceFile
 from tests.support.privileges import without_privileges
 from tests.support.waiting import patience
 

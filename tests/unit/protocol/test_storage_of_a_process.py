@@ -14,7 +14,7 @@ from checkpoint_protocol.manifest.spec import parse_manifest, validate_model
 from checkpoint_protocol.places.setting_values import reveal
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_spark.driver.main import EXIT_FAILED, drive, parse, words_of
-from checkpoint_work.process.process_settings import LOCAL_STORAGE_VARIABLE
+from checkpoint_work.process.settings import LOCAL_STORAGE_VARIABLE
 from checkpoint_work.tasks.executor import STORAGE_FILE_VARIABLE, STORAGE_VARIABLE, storage_settings
 from tests.support.manifests import manifest
 

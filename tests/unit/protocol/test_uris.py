@@ -10,7 +10,7 @@ import pytest
 from checkpoint_formats.iceberg.file_io import CheckedFileIO
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.places.grants import Tenant
+from checkpoint_protocol.places.patterns import Tenant
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.places.storage import (
     StorageEntry,

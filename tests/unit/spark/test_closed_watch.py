@@ -7,7 +7,7 @@ import threading
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_spark.driver.main import ending_when_closed, is_given_up
-from checkpoint_work.process.at_work import AtWork
+from checkpoint_work.process.reporting import AtWork
 from tests.support.records import ledger_over, put_chains
 from tests.support.stores import MemoryStore, Wrapped
 from tests.support.waiting import patience

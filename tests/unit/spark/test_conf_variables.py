@@ -6,7 +6,7 @@ import pytest
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_spark.driver.conf_variables import with_variables
+from checkpoint_spark.process.gpus import with_variables
 
 
 def test_each_variable_is_put_in_and_everything_else_stays() -> None:

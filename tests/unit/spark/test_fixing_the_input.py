@@ -13,7 +13,8 @@ from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import InputRecord, LaunchRecord, NoTarget, SourceFile
+from checkpoint_protocol.records import InputRecord, LaunchRecord, NoTarget
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.store.parts import Input
 from checkpoint_work.inputs.epoch_input import Earlier, fix_input, list_source
 from tests.support.records import end_epoch

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint_work.steps.values.frames import batch_as_frame, frame_as_batch
+from checkpoint_work.steps.batch_steps import batch_as_frame, frame_as_batch
 from tests.support.effort import examples
 
 LARGE = (1 << 53) + 1  # which no double is

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from checkpoint_formats import keys_objects
-from checkpoint_formats.none.stager import NoStager
+from checkpoint_formats.none import NoStager
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token

@@ -18,7 +18,7 @@ from checkpoint_protocol.progress_reports import read_last_words
 from checkpoint_spark.driver.main import parse
 from checkpoint_spark.pods import pod
 from checkpoint_spark.pods.pod import driver_conf, main, master_url
-from checkpoint_spark.pods.pod_environment import WrongCall
+from checkpoint_spark.pods.pod_executor import WrongCall
 from tests.support.waiting import patience
 
 POD = {"POD_NAME": "flights-0-1-1", "POD_NAMESPACE": "team", "POD_IP": "10.1.2.3"}

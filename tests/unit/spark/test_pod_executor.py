@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_spark.pods.pod_environment import WrongCall
-from checkpoint_spark.pods.pod_executor import executor_command, run_executor
+from checkpoint_spark.pods.pod_executor import WrongCall, executor_command, run_executor
 from tests.support.waiting import patience, until
 
 EXECUTOR = {

@@ -8,7 +8,7 @@ from collections.abc import Collection
 import pyarrow as pa
 import pytest
 
-from checkpoint_formats.rows.row_addresses import ADDRESS_FIELD
+from checkpoint_formats.rows.selecting import ADDRESS_FIELD
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
@@ -16,7 +16,7 @@ from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.records import ClosedRecord, FailureRecord
 from checkpoint_work.step_process.process import Opening, StepProcessEnded
 from checkpoint_work.steps.batches import Failed
-from checkpoint_work.steps.failing.error_texts import text_of
+from checkpoint_work.steps.failing.failures import text_of
 from checkpoint_work.steps.row_numbers import asking_for_numbers
 from checkpoint_work.tasks.steps_in_process import StepsInProcess, needs_step_process
 from tests.support.batches import Rows, batches

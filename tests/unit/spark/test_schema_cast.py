@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from checkpoint_formats.rows.defaults import with_default
+from checkpoint_formats.rows.plain_types import with_default
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_work.steps.values.schema_cast import check_columns, fit

@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint_work.steps.calling.slots import Slots
+from checkpoint_work.steps.calling.rows_at_work import Slots
 from tests.support.effort import examples
 
 

@@ -10,15 +10,16 @@ from typing import Literal
 
 import pytest
 
-from checkpoint_formats.files.recorded import find_moved, under_recorded_names
 from checkpoint_formats.files.source_files import SourceFiles
+from checkpoint_formats.taking import find_moved, under_recorded_names
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.ledger.epoch_index import FileVersion
 from checkpoint_protocol.manifest.spec import Quarantine
 from checkpoint_protocol.places.source_paths import distinct, identity_of, locate
 from checkpoint_protocol.places.storage import StorageEntry, StorageSettings
-from checkpoint_protocol.records import InputRecord, LaunchRecord, NoTarget, OutstandingRows, SourceFile, TakenFile
+from checkpoint_protocol.records import InputRecord, LaunchRecord, NoTarget, OutstandingRows, TakenFile
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_work.inputs.epoch_input import Earlier, list_source
 from tests.support.sources import source_of
 

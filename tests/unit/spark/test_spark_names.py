@@ -6,7 +6,7 @@ import pytest
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_spark.dataframes.names import refuse_repeated
+from checkpoint_spark.dataframes.reading import refuse_repeated
 
 
 def test_two_columns_of_one_name_are_refused_as_a_step_would_see_one() -> None:

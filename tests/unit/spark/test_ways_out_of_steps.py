@@ -17,11 +17,11 @@ from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.records import NoTarget, TargetRecord
-from checkpoint_spark.driver.conf_variables import with_variables
+from checkpoint_spark.process.gpus import with_variables
 from checkpoint_work.driver.output import await_target
 from checkpoint_work.steps.engine import Pipeline
-from checkpoint_work.steps.one_for_each import of_these
 from checkpoint_work.steps.places import Place
+from checkpoint_work.steps.row_numbers import of_these
 from checkpoint_work.steps.values.schema_cast import fit
 from tests.support.records import ledger_over
 from tests.support.stores import MemoryStore

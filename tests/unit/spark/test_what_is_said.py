@@ -17,9 +17,7 @@ from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.store.object_store import open_store
 from checkpoint_spark.driver.main import EXIT_FAILED, Orders, drive
 from checkpoint_spark.pods import pod
-from checkpoint_work.process.log_text import masked
-from checkpoint_work.process.process_settings import STORAGE_VARIABLE
-from checkpoint_work.process.record_keys import RECORD_KEYS_VARIABLE
+from checkpoint_work.process.settings import RECORD_KEYS_VARIABLE, STORAGE_VARIABLE, masked
 from checkpoint_work.steps.failing.failures import code_failed
 from checkpoint_work.steps.quarantine import describe
 from tests.support.records import KEY

@@ -10,8 +10,7 @@ from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot, Summary
 
-from checkpoint_commit.iceberg.metadata.manifest_list import read_with_row_ids
-from checkpoint_commit.iceberg.metadata.metadata_files import MetadataFile
+from checkpoint_commit.iceberg.metadata.metadata_files import MetadataFile, read_with_row_ids
 from checkpoint_commit.outcomes import Rejected
 from checkpoint_formats.iceberg.file_io import CheckedFileIO, manifests_of
 from checkpoint_protocol.places.storage import StorageSettings

@@ -38,8 +38,7 @@ from pyiceberg.typedef import StructProtocol
 from pyiceberg.typedef import TableVersion as FormatVersion
 
 from checkpoint_commit.iceberg.changes.change import TableVersion
-from checkpoint_commit.iceberg.metadata.manifest_list import first_row_id_of
-from checkpoint_commit.iceberg.metadata.metadata_files import MetadataFile
+from checkpoint_commit.iceberg.metadata.metadata_files import MetadataFile, first_row_id_of
 
 _COMPRESSION: Final = "deflate"
 _FIRST_ROW_ID: Final = [field.name for field in DATA_FILE_TYPE[3].fields].index("first_row_id")

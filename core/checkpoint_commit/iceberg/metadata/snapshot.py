@@ -32,7 +32,7 @@ from pyiceberg.table.update import (
 
 from checkpoint_commit.iceberg import refs as iceberg_refs
 from checkpoint_commit.iceberg.changes.change import IcebergChange, TableVersion
-from checkpoint_commit.iceberg.metadata import manifest_list as iceberg_manifest_list
+from checkpoint_commit.iceberg.metadata import metadata_files as iceberg_manifest_list
 from checkpoint_commit.iceberg.metadata.metadata_files import MetadataFile, put_all
 from checkpoint_protocol.identity import new_token
 

@@ -34,7 +34,8 @@ from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.records import AddColumns, LanceBase, LanceTarget, Operation, StagedFile, Target
+from checkpoint_protocol.records import LanceBase, LanceTarget, Operation, StagedFile, Target
+from checkpoint_protocol.records.formats.operations import AddColumns
 
 _PREFIX: Final = "pack-"
 #: So many stages of an epoch are begun.

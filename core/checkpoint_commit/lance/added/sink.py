@@ -19,15 +19,8 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sink import Sink as SinkSpec
 from checkpoint_protocol.manifest.sources.source import LanceSource, Source
 from checkpoint_protocol.manifest.spec import Spec
-from checkpoint_protocol.records import (
-    AddColumns,
-    LancePackTarget,
-    LanceTarget,
-    Operation,
-    Output,
-    StagedFile,
-    Target,
-)
+from checkpoint_protocol.records import LancePackTarget, LanceTarget, Operation, Output, StagedFile, Target
+from checkpoint_protocol.records.formats.operations import AddColumns
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,19 +18,12 @@ from checkpoint_commit.footers import Footers
 from checkpoint_commit.lance.files.checks import FragmentChecks
 from checkpoint_commit.lance.history import LanceHistory
 from checkpoint_commit.outcomes import Rejected
-from checkpoint_formats.arrow_schema import decode_schema, encode_schema
 from checkpoint_formats.lance.columns_stager import staged_folder
+from checkpoint_formats.rows.plain_types import decode_schema, encode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.records import (
-    AddColumns,
-    LanceColumnFile,
-    LanceDataFile,
-    LanceField,
-    LanceFragment,
-    LanceTarget,
-    StagedColumns,
-)
+from checkpoint_protocol.records import LanceColumnFile, LanceDataFile, LanceField, LanceFragment, LanceTarget, StagedColumns
+from checkpoint_protocol.records.formats.operations import AddColumns
 
 _DATA_FILE: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*\.lance")
 

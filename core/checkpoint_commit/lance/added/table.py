@@ -23,14 +23,13 @@ from checkpoint_commit.lance.columns import schema_of_new
 from checkpoint_commit.lance.history import VersionGone
 from checkpoint_commit.lance.table import RETRIES, PylanceTable
 from checkpoint_commit.outcomes import RequestOutcome
-from checkpoint_formats.arrow_schema import decode_schema
 from checkpoint_formats.lance.columns_stager import staged_folder
+from checkpoint_formats.rows.plain_types import decode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.records import (
-    AddColumns,
     LanceColumnFile,
     LancePackTarget,
     LanceTarget,
@@ -39,6 +38,7 @@ from checkpoint_protocol.records import (
     StagedFile,
     Target,
 )
+from checkpoint_protocol.records.formats.operations import AddColumns
 from checkpoint_protocol.store.object_store import open_store
 
 _TRIES: Final = 5

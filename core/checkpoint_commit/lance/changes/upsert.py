@@ -26,7 +26,8 @@ from checkpoint_formats.lance.datasets import DELETED_ROW, identity_of, is_not_f
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
 from checkpoint_protocol.places.storage import StorageSettings, lance_options
-from checkpoint_protocol.records import LanceDeletes, SourceFile, Upsert
+from checkpoint_protocol.records import LanceDeletes, Upsert
+from checkpoint_protocol.records.inputs import SourceFile
 
 #: By which Lance makes rows of the old fragments and of the new ones out of an Update, and not columns.
 _UPDATE_MODE: Final = "rewrite_rows"

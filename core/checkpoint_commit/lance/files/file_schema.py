@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 from lance.schema import LanceSchema
 
-from checkpoint_formats.arrow_schema import decode_schema
+from checkpoint_formats.rows.plain_types import decode_schema
 from checkpoint_protocol.records import LanceTarget
 
 #: Fields of FileDescriptor, of Schema in it, and of Field in that. https://lance.org/format/file/

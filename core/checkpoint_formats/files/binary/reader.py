@@ -19,7 +19,7 @@ from checkpoint_formats.rows.where import Filter
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.where import Condition, columns_of
-from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 
 #: A task has a content several times: as it was read, as the steps' value, and in the file that is staged.

@@ -11,8 +11,7 @@ import pyarrow.csv
 
 from checkpoint_formats.files.csv.inferred_columns import InferredColumns
 from checkpoint_formats.files.csv.nulls import NullMarks
-from checkpoint_formats.files.csv.quotes import Quotes
-from checkpoint_formats.files.csv.records import Records
+from checkpoint_formats.files.csv.records import Quotes, Records
 from checkpoint_formats.files.lines import Lines
 from checkpoint_formats.files.parsing import NotOneRowALine
 from checkpoint_formats.files.texts import UTF8_MARK

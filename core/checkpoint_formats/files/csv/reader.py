@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from checkpoint_formats.failures import explain, unreadable
 from checkpoint_formats.files.csv.dialect import EMPTY_LINE, EMPTY_LINE_WAY_OUT, FIRST_WAY_OUT, WAY_OUT, CsvDialect
-from checkpoint_formats.files.csv.inference import Sample, infer_types
-from checkpoint_formats.files.csv.inferred_columns import InferredColumns
+from checkpoint_formats.files.csv.inferred_columns import InferredColumns, Sample, infer_types
 from checkpoint_formats.files.csv.stream import CsvStream, is_read_from_its_start
 from checkpoint_formats.files.lines import Lines, first_line, line_start, piece_of_lines, read_beginning
 from checkpoint_formats.files.locations import FoundFile
@@ -36,7 +35,7 @@ from checkpoint_formats.rows.uniting import UnitedColumns
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.sources.source import FilesSource
-from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 
 #: What programs write between fields, each as it is written in a manifest.

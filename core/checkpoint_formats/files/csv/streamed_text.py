@@ -6,7 +6,7 @@ from typing import Protocol
 
 from checkpoint_formats.failures import unreadable
 from checkpoint_formats.files.csv.nulls import MarkedText, NullMarks
-from checkpoint_formats.files.csv.quotes import Quotes
+from checkpoint_formats.files.csv.records import Quotes
 from checkpoint_protocol.manifest.sources.source import CsvOptions
 
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from checkpoint_formats.files.json.numbers import exact_type, has_large_doubles, refuse_rounded, written_rows
-from checkpoint_formats.files.json.values_as_text import with_texts
+from checkpoint_formats.files.json.written_values import exact_type, has_large_doubles, refuse_rounded, with_texts, written_rows
 from checkpoint_formats.files.lines import Lines
 from checkpoint_formats.files.parsing import NotOneRowALine
 

@@ -20,7 +20,7 @@ from checkpoint_formats.port import Chunk, Described
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.type_names import parse_type
 from checkpoint_protocol.manifest.sources.source import FilesSource
-from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 
 _BLOCK_BYTES: Final = 4 << 20

@@ -26,7 +26,7 @@ from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.sources.source import FilesSource
 from checkpoint_protocol.manifest.where import Condition
 from checkpoint_protocol.places.source_paths import locate
-from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 
 _ICEBERG_METADATA: Final = re.compile(r"(?:v[0-9]+|[0-9]{5,}-[0-9a-f-]{36})(?:\.gz)?\.metadata\.json(?:\.gz)?")

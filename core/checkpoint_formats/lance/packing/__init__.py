@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def open_stager(target: LancePackTarget, _key: EpochKey, _label: str, _target_bytes: int, storage: StorageSettings) -> Stager:
     from checkpoint_formats.lance.packing.column_files import ColumnFileStager
-    from checkpoint_formats.placed import Placed
+    from checkpoint_formats.port import Placed
 
     return Placed(ColumnFileStager(target, storage), target.uri)
 

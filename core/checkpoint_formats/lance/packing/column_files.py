@@ -13,11 +13,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from checkpoint_formats.arrow_schema import decode_schema
+from checkpoint_formats.failures import gone
 from checkpoint_formats.lance.datasets import open_dataset
 from checkpoint_formats.lance.stager import Writing, described
-from checkpoint_formats.rows.row_addresses import ADDRESS_FIELD, ROW_ADDRESS, fragments_of
-from checkpoint_formats.source_tables import gone
+from checkpoint_formats.rows.plain_types import decode_schema
+from checkpoint_formats.rows.selecting import ADDRESS_FIELD, ROW_ADDRESS, fragments_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.places.storage import StorageSettings, lance_options

@@ -16,7 +16,7 @@ import lance
 import numpy as np
 
 from checkpoint_formats.lance.datasets import open_dataset, read_transaction
-from checkpoint_formats.rows.row_addresses import Addresses, addresses_of, places_of
+from checkpoint_formats.rows.selecting import Addresses, addresses_of, places_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.places.storage import StorageSettings

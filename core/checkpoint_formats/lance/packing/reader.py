@@ -11,18 +11,20 @@ import numpy as np
 import pyarrow as pa
 from lance.file import LanceFileReader
 
+from checkpoint_formats.failures import gone
 from checkpoint_formats.lance.columns_stager import PLACE
 from checkpoint_formats.lance.datasets import has_values, is_not_found, open_dataset
 from checkpoint_formats.lance.packing.lineage import NO_INPUT, Origins
 from checkpoint_formats.lance.packing.overlay import Mask, Placed, overlaid
 from checkpoint_formats.port import Chunk
 from checkpoint_formats.rows.batch_sizing import BatchSizing
-from checkpoint_formats.rows.row_addresses import Addresses, fragments_of, places_of
-from checkpoint_formats.source_tables import gone
+from checkpoint_formats.rows.selecting import Addresses, fragments_of, places_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable, one_line
 from checkpoint_protocol.places.storage import StorageSettings, lance_options
-from checkpoint_protocol.records import PackedColumns, PackedPiece, PinnedLance, SourceFile
+from checkpoint_protocol.records import PackedColumns, PackedPiece
+from checkpoint_protocol.records.formats.lance import PinnedLance
+from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 
 _BATCH_ROWS: Final = 8_192

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final, Literal, NamedTuple
 
-from checkpoint_protocol.records.base import Base64, Count, Part, later
-from checkpoint_protocol.records.formats.output_places import Output
+from checkpoint_protocol.records.base import Base64, Count, Output, Part, later
 
 #: Such as data files have below the table's data location.
 _NAMES: Final = ("cw-uid/1-0.parquet", "0.parquet", "day=1/0.parquet")

@@ -6,8 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from checkpoint_protocol.records.base import Base64, Count, Number, Part, Token, later
-from checkpoint_protocol.records.formats.output_places import Output
+from checkpoint_protocol.records.base import Base64, Count, Number, Output, Part, Token, later
 
 
 def lance_output(uri: str) -> Output:

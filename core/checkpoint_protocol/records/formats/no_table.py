@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from checkpoint_protocol.records.base import Part
-from checkpoint_protocol.records.formats.output_places import Output
+from checkpoint_protocol.records.base import Output, Part
 
 
 class NoTarget(Part):

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from checkpoint_protocol.records.base import Number, Part, later
 from checkpoint_protocol.records.formats.union import Base
-from checkpoint_protocol.tables.modes import OnDuplicate, WhenMatched
+from checkpoint_protocol.tables import OnDuplicate, WhenMatched
 
 if TYPE_CHECKING:
     from checkpoint_protocol.manifest.sink import Sink

@@ -6,8 +6,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from checkpoint_protocol.records.base import Base64, Count, Digest, Part, later
-from checkpoint_protocol.records.formats.output_places import Output
+from checkpoint_protocol.records.base import Base64, Count, Digest, Output, Part, later
 
 #: The algorithm that makes the hashes of stages today. An older one stays known, so that what it named is found again.
 HASH_ALGORITHM = 1

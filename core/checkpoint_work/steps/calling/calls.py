@@ -27,13 +27,12 @@ from checkpoint_protocol.manifest.quantities import format_duration
 from checkpoint_protocol.manifest.steps import Retry, Step
 from checkpoint_work.steps import row_keys
 from checkpoint_work.steps.calling import event_loop
+from checkpoint_work.steps.calling.event_loop import MustWait, awaited
 from checkpoint_work.steps.calling.memo_values import Memory
 from checkpoint_work.steps.calling.outages import Outages, Tried, Verdict
 from checkpoint_work.steps.calling.rate_limit import Pacing
-from checkpoint_work.steps.calling.rows_at_work import RowsAtWork
+from checkpoint_work.steps.calling.rows_at_work import RowsAtWork, Slots
 from checkpoint_work.steps.calling.service_errors import TOO_MANY_REQUESTS, is_passing, retry_after_s, status_of
-from checkpoint_work.steps.calling.slots import Slots
-from checkpoint_work.steps.calling.waiting import MustWait, awaited
 from checkpoint_work.steps.failing.failures import Raised, cause_of
 from checkpoint_work.steps.row_keys import NamedRow
 

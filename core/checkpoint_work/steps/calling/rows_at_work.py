@@ -1,13 +1,12 @@
-"""How many rows a step has begun, and which of them it does not call now: they wait for their next try, or for evidence.
-
-Rows that wait keep no call going. While they do, and few others are left, more rows are to be begun: flow.py is told.
-"""
+"""Which rows a step calls now: so many at once, in the order of the rows, while others wait for their next try."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+import heapq
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Final
 
 #: So many times the calls at once are too few rows to keep them going while more are being read.
@@ -57,3 +56,50 @@ class RowsAtWork:
     def _look(self) -> None:
         if self._delayed and self.has_few:
             self.tell_few()
+
+
+# So many calls at once; who waits for a slot gets it in the order of the rows.
+#
+# Not in the order of asking: a row that is tried again would wait behind all that were begun after it, and what is given in order
+# would wait for it, until nothing more may be begun.
+
+
+@dataclass(slots=True)
+class Slots:
+    """For the tasks of one event loop. `free`: how many may begin now."""
+
+    free: int
+    #: By the numbers of their rows; those that gave up are passed over.
+    _waiting: list[tuple[int, int, asyncio.Future[None]]] = field(default_factory=list)
+    _asked: int = 0
+
+    @asynccontextmanager
+    async def slot(self, number: int) -> AsyncIterator[None]:
+        """Hold a slot in the body; wait for one first. `number`: of the row."""
+        if self.free:
+            self.free -= 1
+        else:
+            await self._wait(number)
+        try:
+            yield
+        finally:
+            self._give_back()
+
+    async def _wait(self, number: int) -> None:
+        given = asyncio.get_running_loop().create_future()
+        self._asked += 1
+        heapq.heappush(self._waiting, (number, self._asked, given))
+        try:
+            await given
+        except asyncio.CancelledError:
+            if not given.cancelled():  # it was given in the same moment
+                self._give_back()
+            raise
+
+    def _give_back(self) -> None:
+        while self._waiting:
+            _, _, given = heapq.heappop(self._waiting)
+            if not given.done():
+                given.set_result(None)
+                return
+        self.free += 1

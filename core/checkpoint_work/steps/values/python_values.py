@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from checkpoint_formats.rows.defaults import has_default, left_out
 from checkpoint_formats.rows.nested import number_of
+from checkpoint_formats.rows.plain_types import has_default, left_out
 from checkpoint_work.steps.values.schema_cast import encoded
 
 _LISTS: Final = (list, tuple, set, frozenset, np.ndarray)

@@ -8,8 +8,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkpoint_formats.rows.defaults import has_default, left_out
 from checkpoint_formats.rows.nested import entries, flat, is_type, number_of, places, with_entries, with_fields, with_values
+from checkpoint_formats.rows.plain_types import has_default, left_out
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_work.steps.values.below_null import null_where_required, requires_values, without_null_below

@@ -13,9 +13,9 @@ from checkpoint_control.views.inspected import Shown
 from checkpoint_control.views.inspection import Inspector, open_existing
 from checkpoint_control.writes.cleaning import CleanedEpoch, Cleaner, KeptEpoch
 from checkpoint_local.cli import exits
+from checkpoint_local.cli.exits import say_error
 from checkpoint_local.cli.files import find_settings, load_settings
 from checkpoint_local.cli.printing import answers, messages, plain_table, print_data, say_problem, size_text
-from checkpoint_local.cli.reading import say_error
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest.quantities import counted
 from checkpoint_protocol.places.settings import Settings

@@ -7,15 +7,15 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from checkpoint_commit.presence import Presence
+from checkpoint_commit.outcomes import Presence
 from checkpoint_commit.sinks.registry import open_sink
 from checkpoint_control.views.inspection import open_existing
 from checkpoint_control.views.stored_status import StoredStatus, read_status
 from checkpoint_control.writes.deletion import Kept
 from checkpoint_control.writes.former import by_its_mode
 from checkpoint_local.cli import committed, exits
+from checkpoint_local.cli.exits import read_files, say_error
 from checkpoint_local.cli.printing import answers, messages, say_problem
-from checkpoint_local.cli.reading import read_files, say_error
 from checkpoint_local.forgetting import forget
 from checkpoint_protocol import writes
 from checkpoint_protocol.errors import CheckpointError

@@ -14,9 +14,9 @@ from rich.padding import Padding
 from checkpoint_control.views.inspected import ShownAttempt, ShownEpoch, ShownStore, ShownSums, ShownWrite
 from checkpoint_control.views.inspection import inspect_store, open_existing
 from checkpoint_local.cli import exits
+from checkpoint_local.cli.exits import say_error
 from checkpoint_local.cli.files import find_settings, load_settings
 from checkpoint_local.cli.printing import answers, messages, of_what, plain_table, print_data, say_problem, size_text
-from checkpoint_local.cli.reading import say_error
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest.quantities import counted

@@ -12,12 +12,12 @@ from rich.table import Table
 from checkpoint_control.code.archive import CodeArchive
 from checkpoint_control.code.digest import code_files
 from checkpoint_control.pipelines.decisions import IN_WORDS
-from checkpoint_control.pipelines.found import spec_up_to
+from checkpoint_control.pipelines.results import spec_up_to
 from checkpoint_control.pipelines.shown import ShownCode, ShownPlan, ShownStage, is_of_a_cluster, plan_stages
 from checkpoint_control.views.inspection import open_existing
 from checkpoint_local.cli import exits
+from checkpoint_local.cli.exits import read_files, say_error
 from checkpoint_local.cli.printing import answers, messages, plain_table, print_data
-from checkpoint_local.cli.reading import read_files, say_error
 from checkpoint_local.code import code_archive, code_tree, digests_with
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange

@@ -14,16 +14,16 @@ from rich.console import Console
 from rich.text import Text
 
 from checkpoint_commit.lance.columns import notes_on_vectors
-from checkpoint_local.another_spark import notice
 from checkpoint_local.cli import exits
+from checkpoint_local.cli.exits import read_files, say_error
 from checkpoint_local.cli.printing import answers, messages, plain_table, print_data, say_problem
-from checkpoint_local.cli.reading import read_files, say_error
+from checkpoint_local.java import notice
 from checkpoint_local.preview import Previewed
 from checkpoint_local.preview import preview as run_steps
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest.quantities import counted
-from checkpoint_protocol.previews import FailedRow
 from checkpoint_protocol.printable import printable
+from checkpoint_protocol.progress_reports import FailedRow
 
 _MOST_OF_A_VALUE: Final = 60
 

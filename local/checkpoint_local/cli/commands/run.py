@@ -32,13 +32,12 @@ from checkpoint_control.decision.rules import progress_deadline_s
 from checkpoint_control.loop.reconcile import Round
 from checkpoint_control.pipelines.decisions import Decision, title_of
 from checkpoint_control.pipelines.decisions import said_of as said_of_stage
-from checkpoint_control.progress.activity import TimeLeft, describe, how_far, is_running, share_of, time_text
 from checkpoint_control.progress.epoch_progress import Progress as Counts
-from checkpoint_local.another_spark import notice
+from checkpoint_control.progress.epoch_progress import TimeLeft, describe, how_far, is_running, share_of, time_text
 from checkpoint_local.cli import committed, exits
-from checkpoint_local.cli.printing import answers, messages
-from checkpoint_local.cli.progress_line import BAR_COLUMNS, BAR_FROM_WIDTH, TIME_COLUMNS, progress_line
-from checkpoint_local.cli.reading import read_files, say_error
+from checkpoint_local.cli.exits import read_files, say_error
+from checkpoint_local.cli.printing import BAR_COLUMNS, BAR_FROM_WIDTH, TIME_COLUMNS, answers, messages, progress_line
+from checkpoint_local.java import notice
 from checkpoint_local.lock import Holder
 from checkpoint_local.other_processes import State
 from checkpoint_local.runner import Report, Rival, Runner, state_folder

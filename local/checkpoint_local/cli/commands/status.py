@@ -12,8 +12,8 @@ from checkpoint_control.views.reason_texts import with_command
 from checkpoint_control.views.stored_status import StoredStatus, read_status
 from checkpoint_local.cli import committed, exits
 from checkpoint_local.cli.commands.plan import table_of
+from checkpoint_local.cli.exits import read_files, say_error
 from checkpoint_local.cli.printing import answers, messages, of_what, print_data, say_problem, size_text
-from checkpoint_local.cli.reading import read_files, say_error
 from checkpoint_local.code import code_archive, digests_with
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest.quantities import counted

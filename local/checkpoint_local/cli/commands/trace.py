@@ -11,8 +11,8 @@ from rich.console import Console
 from checkpoint_control.views.inspection import open_existing
 from checkpoint_control.views.tracing import ShownRows, ShownSegment, ShownTrace, trace_back, trace_forward
 from checkpoint_local.cli import exits
+from checkpoint_local.cli.exits import read_files, say_error
 from checkpoint_local.cli.printing import answers, messages, print_data, say_problem
-from checkpoint_local.cli.reading import read_files, say_error
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest.quantities import counted

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from checkpoint_operator.crd.rules.cel import Rule, count_of_given, exactly_one_of, is_given, is_same_table, never_changes, text
 from checkpoint_protocol.manifest import pipelines, spark_properties, steps, trigger, workloads
 from checkpoint_protocol.manifest import spec as manifest
-from checkpoint_protocol.tables.modes import OVERWRITING
+from checkpoint_protocol.tables import OVERWRITING
 
 
 def _is_read_and_written(fmt: str, *fields: str) -> str:

@@ -11,8 +11,7 @@ from pydantic.alias_generators import to_camel
 from checkpoint_operator.crd.rules.cel import NO_ESCAPES, Rule, count_of_given, has_same, is_given, never_changes, text
 from checkpoint_protocol.manifest import sink
 from checkpoint_protocol.records.formats import union as formats
-from checkpoint_protocol.tables import iceberg, lance
-from checkpoint_protocol.tables.modes import OVERWRITING, Mode
+from checkpoint_protocol.tables import OVERWRITING, Mode, iceberg, lance
 
 
 def _sink_is_fixed(kind: type[formats.SinkKind]) -> Rule:

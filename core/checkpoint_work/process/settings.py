@@ -1,17 +1,27 @@
-"""The storage settings of a driver's or a task's process, as whoever started it hands them over."""
+"""What a process has of its own: the storage settings and the keys of records that whoever started it hands over, and its log."""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
+import traceback
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from pydantic import ValidationError
+
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.manifest.spec import ManifestInvalid, validate_model
-from checkpoint_protocol.places.settings_place import STORAGE_SECRET
+from checkpoint_protocol.places.secrets import Secrets, secrets_of
+from checkpoint_protocol.places.setting_values import STORAGE_SECRET
 from checkpoint_protocol.places.storage import StorageSettings
+from checkpoint_protocol.printable import printable
+from checkpoint_protocol.store.authenticated_store import AuthenticatedStore, KeysOfOneWrite
+from checkpoint_protocol.store.macs import WriteKeys
+from checkpoint_protocol.store.object_store import ObjectStore
 
 #: The storage settings of a run on one machine, as JSON. They come first. In no file: that would stay after a kill -9 of the run.
 LOCAL_STORAGE_VARIABLE: Final = "CHECKPOINTED_WRITE_LOCAL_STORAGE"
@@ -55,3 +65,55 @@ def _read_storage(text: str, place: str) -> StorageSettings:
         return validate_model(StorageSettings, document)
     except ManifestInvalid as error:
         raise NeedsChange(reasons.MANIFEST_INVALID, f"the storage settings in {place} are wrong: {error.message}") from None
+
+
+#: Of driver and executors in a cluster. One machine has one user, and no keys.
+RECORD_KEYS_VARIABLE: Final = "CHECKPOINTED_WRITE_RECORD_KEYS"
+
+
+def record_keys() -> WriteKeys | None:
+    """Return the keys of this process's write; None where it has none. NeedsChange if they cannot be read; it quotes none."""
+    text = os.environ.get(RECORD_KEYS_VARIABLE)
+    if text is None:
+        return None
+    try:
+        return WriteKeys.model_validate_json(text)
+    except ValidationError:
+        raise NeedsChange(
+            reasons.MANIFEST_INVALID,
+            f"${RECORD_KEYS_VARIABLE} is not what the operator gives to pods; is it set in a pod template?",
+        ) from None
+
+
+def authenticated(store: ObjectStore, keys: WriteKeys | None) -> ObjectStore:
+    """Return the store in which only records of the keys' write count; the same one where there are no keys."""
+    return store if keys is None else AuthenticatedStore(store, KeysOfOneWrite(keys))
+
+
+def masked(text: str) -> str:
+    """Return a text without what this process knows to be secret. To be asked before a text is cut: half a secret is none."""
+    return _secrets(tuple(sorted(os.environ.items()))).mask(text)
+
+
+def loggable(text: str) -> str:
+    """Return a text for a log or for the last words."""
+    return printable(masked(text))
+
+
+def log_traceback(error: BaseException) -> None:
+    """Write the whole of an error to this process's log."""
+    sys.stderr.write(loggable("".join(traceback.format_exception(error))))
+    sys.stderr.flush()
+
+
+@lru_cache(maxsize=1)
+def _secrets(environment: tuple[tuple[str, str], ...]) -> Secrets:
+    try:
+        storage = storage_settings()
+    except CheckpointError:  # said where they are needed
+        storage = None
+    try:
+        keys = record_keys()
+    except CheckpointError:
+        keys = None
+    return secrets_of(storage, dict(environment), keys.keys.values() if keys is not None else ())

@@ -1,4 +1,4 @@
-"""What the manifest says of how text is read, field by field."""
+"""Fields of the manifest that are checked one by one: how text is read, and what one machine cannot run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import pyarrow as pa
 
 from checkpoint_control.validation.report import Findings
 from checkpoint_formats.rows.type_names import parse_type
-from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.manifest.sources.source import CsvOptions
+from checkpoint_protocol.manifest.spec import Spec
 
 
 def check_type_names(types: Mapping[str, str], where: str, findings: Findings, *, nested: bool = False) -> None:
@@ -34,3 +36,25 @@ def check_options(options: CsvOptions, at: str, findings: Findings) -> bool:
     for name, problem in problems.items():
         findings.problem(f"{at}.{name}", problem)
     return not problems
+
+
+def refusals(spec: Spec) -> dict[str, NeedsChange]:
+    """Return what in a manifest for a cluster keeps it from being run on one machine, by field."""
+    found = {}
+    if spec.suspend:
+        found["spec.suspend"] = NeedsChange(
+            reasons.WRITE_SUSPENDED, "spec.suspend: it is set, so nothing is run; take it out, or say false"
+        )
+    if spec.code.config_map is not None:
+        found["spec.code.configMap"] = NeedsChange(
+            reasons.MANIFEST_INVALID,
+            "spec.code.configMap: one machine has no ConfigMaps; say code.path (a folder) or code.uri (a .py, .zip or .whl file)",
+        )
+    if spec.checkpoint_volume is not None:
+        field = "spec.source.program.stream.checkpointVolume"
+        found[field] = NeedsChange(
+            reasons.MANIFEST_INVALID,
+            f"{field}: one machine has no PersistentVolumeClaims; leave it out, and say a folder on a disk in checkpoint.uri, "
+            "below which Spark's own checkpoint is then",
+        )
+    return found

@@ -7,16 +7,23 @@ is read from the store, so that another operator knows it too.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from checkpoint_control.decision.observation import DriverObservation, DriverState
-from checkpoint_control.ports import Drivers
+from checkpoint_control.decision.observation import DriverObservation, DriverState, Failure
+from checkpoint_control.pipelines.decisions import named
+from checkpoint_control.pipelines.results import spec_up_to
+from checkpoint_control.ports import Drivers, Write
+from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest.pipelines import parts_of
+from checkpoint_protocol.manifest.spec import Spec
+from checkpoint_protocol.printable import printable
 from checkpoint_protocol.progress_reports import DriverProgress, read_report
-from checkpoint_protocol.records import LaunchRecord
+from checkpoint_protocol.records import ClosedRecord, FailureRecord, LaunchRecord
 from checkpoint_protocol.writes import list_stages
 
 #: A driver that waits takes a launch up within so many seconds, or another one is started.
@@ -129,3 +136,101 @@ def _started_as(ledger: Ledger, told: DriverProgress) -> Place | None:
     if told.started_as is None:
         return None
     return EpochKey(ledger.key.uid, told.started_as.epoch, told.started_as.stage), told.started_as.attempt
+
+
+#: For so long a driver waits for the next stage of its epoch: the commit that finds out what it needs takes its time.
+_STAGE_S: Final = 60.0
+#: Commits in these modes need a stage of their own, of a merge or of a pack.
+_MODES_WITH_STAGES: Final = ("Upsert", "AddColumns")
+#: What counts at once, for whatever driver is at work.
+_COUNTS_AT_ONCE: Final = frozenset(
+    {
+        "on_row_error",
+        "quarantine",
+        "run_nonce",
+        "suspend",
+        "backoff_limit",
+        "active_deadline_seconds",
+        "progress_deadline_seconds",
+        "ttl_seconds_after_finished",
+        "on_recreate",
+        "deletion_policy",
+    }
+)
+
+
+def digest_for_attempts(spec: Spec) -> str:
+    """Return a digest of what of a manifest counts from the next attempt only."""
+    return hashlib.sha256(spec.model_dump_json(exclude=set(_COUNTS_AT_ONCE)).encode()).hexdigest()[:32]
+
+
+def keeps_for_epochs(spec: Spec) -> bool:
+    """Whether a driver waits for the next epoch."""
+    return spec.trigger is not None and spec.trigger.keep_driver is not None
+
+
+def keeps_for_stages(spec: Spec) -> bool:
+    """Whether a driver waits for the next stage of its epoch. That of a stream waits for the commit, within its attempt."""
+    has_stages = bool(spec.stages) or spec.sink.mode in _MODES_WITH_STAGES or spec.sink.audit is not None
+    return has_stages and spec.source.stream is None
+
+
+def digest_of_kept(spec: Spec, defaults: str = "") -> str | None:
+    """Return what a driver that waits for the next stage, or epoch, was started with; None where none is to wait.
+
+    `defaults`: what else drivers are started with. A driver goes on with launches of its own digest only.
+    """
+    if not (keeps_for_epochs(spec) or keeps_for_stages(spec)):
+        return None
+    return hashlib.sha256(f"{digest_for_attempts(spec)} {defaults}".encode()).hexdigest()
+
+
+def code_of_session(write: Write, renew: Callable[[Write], Write]) -> str | None:
+    """Return the digest of the code of all stages of a write, as it is now; None where no driver goes from stage to stage."""
+    spec = write.spec
+    if not keeps_for_stages(spec):
+        return None
+    specs = [spec_up_to(spec, part) for part in parts_of(spec.stages)] if spec.stages else [spec]
+    codes = [renew(replace(write, spec=one)) for one in specs]
+    return hashlib.sha256(" ".join(f"{code.code_digest} {code.code}" for code in codes).encode()).hexdigest()
+
+
+def keep_arguments(spec: Spec, stage: str, defaults: str = "") -> list[str]:
+    """Return what tells a driver to wait, and for how long.
+
+    One that was started for a stage which only the commit needs does not wait for the next epoch.
+    """
+    digest = digest_of_kept(spec, defaults)
+    if digest is None:
+        return []
+    arguments: list[str] = []
+    if keeps_for_epochs(spec) and (not stage or named(stage) is not None):
+        assert spec.trigger is not None
+        arguments += ["--keep", f"{spec.trigger.keep_driver:g}"]
+    if keeps_for_stages(spec):
+        arguments += ["--keep-stages", f"{_STAGE_S:g}"]
+    return [*arguments, "--driver-digest", digest] if arguments else []
+
+
+# Why an attempt ended without being complete.
+#
+# What its driver says is text of others, which is checked before a status, a rule or a person gets it. Some reasons do not count
+# as failures, such as that somebody deleted the driver: a driver that could say so itself would be started again for ever.
+
+
+_MOST_OF_A_REASON: Final = 100
+
+
+def failure_of(closed: ClosedRecord | None, record: FailureRecord | None, *, of_stream: bool) -> Failure | None:
+    """Return what the controller has found out or, where it has not, what the driver says, under a reason that drivers have.
+
+    Another one would be shown as a condition's, and hide the real one.
+    """
+    if closed is not None and (found := closed.given_up) is not None:
+        return Failure(found.family, found.reason, printable(found.message))
+    if record is None:
+        return None
+    message = printable(record.message)
+    if reasons.is_of_drivers(record.reason, of_stream):
+        return Failure(record.family, record.reason, message)
+    return Failure(record.family, reasons.FAILURE_UNKNOWN, f"{printable(record.reason)[:_MOST_OF_A_REASON]}: {message}")

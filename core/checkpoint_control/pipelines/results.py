@@ -1,19 +1,34 @@
-"""What the store has of the stages of an epoch, and what the manifest and the code want of them now."""
+"""Which results of stages a store has: the finished ones, what the others have sealed, and what an edit costs of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from pydantic import JsonValue
 
-from checkpoint_control.pipelines.decisions import Decision, Seen, Wanted, as_under_way, decide_stages, is_under_way, named
-from checkpoint_control.pipelines.hashes import ALGORITHMS, arguments_of, hash_out_of, hashes_of
+from checkpoint_control.pipelines.decisions import (
+    ALGORITHMS,
+    Cause,
+    Decision,
+    Seen,
+    Wanted,
+    arguments_of,
+    as_under_way,
+    decide_stages,
+    hash_out_of,
+    hashes_of,
+    is_under_way,
+    named,
+)
 from checkpoint_protocol import writes
+from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.pipelines import StagePart, parts_of, stages_up_to
-from checkpoint_protocol.manifest.spec import Spec
+from checkpoint_protocol.manifest.spec import CheckpointedWrite, Spec
 from checkpoint_protocol.records import HASH_ALGORITHM, LaunchRecord
+from checkpoint_protocol.store.object_store import ObjectStore
 
 #: Returns the digest of the code of a manifest whose last stage is the one in question.
 DigestOf = Callable[[Spec], str]
@@ -123,3 +138,81 @@ def _seen(ledger: Ledger, folder: str, launch: LaunchRecord, hash_out: str | Non
         is_open=closed is None,
         is_complete=closed is not None and closed.complete,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A stage that has sealed something.
+
+    `is_as_now`: by the code and the arguments of now, all of it; if not, `because` says what has changed, where that is known.
+    """
+
+    key: EpochKey
+    is_done: bool
+    is_as_now: bool
+    because: tuple[Cause, ...] = ()
+
+
+def find_sealed(manifest: CheckpointedWrite, store: ObjectStore, number: int, digest_of: DigestOf) -> Sealed | None:
+    """Return what the part of this number has sealed in the last epoch, best what a run would keep; None if there is nothing."""
+    uid = writes.look_up_name(store, manifest.metadata.namespace, manifest.metadata.name)
+    last = writes.last_epoch(store, uid) if uid is not None else 0
+    if uid is None or not last:
+        return None
+    ledger, spec = Ledger(store, EpochKey(uid, last)), manifest.spec
+    parts = parts_of(spec.stages, spec.reset)
+    seen = see_stages(ledger, parts)
+    decision = decide_stages(wanted_stages(spec, parts, digest_of), seen, HASH_ALGORITHM)[number]
+    newest_first = seen[decision.name][::-1]
+    for one in sorted(newest_first, key=lambda one: one.folder != decision.folder):
+        own = replace(ledger, key=ledger.key.of_stage(one.folder))
+        if not (digests := digests_of_sealed(own, one.attempt)):
+            continue
+        is_done = own.commits.read_commit() is not None
+        if one.folder != decision.folder:
+            return Sealed(own.key, is_done, False, decision.because)
+        is_as_now = digests == {digest_of(spec_up_to(spec, parts[number]))}
+        return Sealed(own.key, is_done, is_as_now, () if is_as_now else ("code",))
+    return None
+
+
+def digests_of_sealed(stage: Ledger, attempt: int) -> set[str]:
+    """Return of which code the attempts are that have sealed something, of those that count with this one."""
+    launch = stage.attempts.read_launch(attempt)
+    numbers = (*launch.counted, attempt) if launch is not None else ()
+    sealed = (number for number in numbers if next(stage.chains.seals_so_far([number]), None) is not None)
+    return {made.code_digest for number in sealed if (made := stage.attempts.read_launch(number)) is not None}
+
+
+_EDITS: Final[frozenset[Cause]] = frozenset({"code", "input", "arguments"})
+
+
+def redone_by_an_edit(epoch: Ledger, spec: Spec, decisions: Sequence[Decision]) -> tuple[Decision, ...]:
+    """Return the stages with sealed rows that are to be done anew, where a person has not asked for it.
+
+    `spec.reset` asks for it. A stage that has begun anew was approved, and what comes after it with it.
+    """
+    first = next((number for number, one in enumerate(decisions) if one.what != "keep"), None)
+    redone = [one for one in decisions if one.what == "redo"]
+    if first is None or not redone:
+        return ()
+    seen = see_stages(epoch, parts_of(spec.stages, spec.reset))
+    if not _is_edited(decisions[first], decisions[first - 1] if first else None, seen):
+        return ()
+    return tuple(one for one in redone if any(_holds_rows(epoch, there) for there in seen[one.name]))
+
+
+def _is_edited(one: Decision, before: Decision | None, seen: Mapping[str, Sequence[Seen]]) -> bool:
+    """Whether the first stage that is not kept is one because of an edit, and has not begun since."""
+    if one.what != "redo":
+        return one.what == "begin"  # it may have come between two that are done
+    if one.because == ("upstream",) and before is not None:
+        # Of the same stage before, another result: that was approved. Another stage before: one was taken out.
+        read = named(seen[one.name][-1].reads)
+        return read is None or read.stage != before.name
+    return bool(_EDITS & set(one.because))
+
+
+def _holds_rows(epoch: Ledger, there: Seen) -> bool:
+    own = replace(epoch, key=epoch.key.of_stage(there.folder)) if there.folder else epoch
+    return bool(digests_of_sealed(own, there.attempt))

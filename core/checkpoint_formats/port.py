@@ -128,7 +128,7 @@ class Stager(Protocol):
 
     @property
     def arrow_schema(self) -> pa.Schema | None:
-        """The schema that batches must have, with the table's defaults (`defaults.py`); None where anything is taken."""
+        """The schema that batches must have, with the table's defaults (`plain_types.py`); None where anything is taken."""
 
     def stage(self, batches: Iterator[pa.RecordBatch]) -> tuple[StagedFile, ...]:
         """Write all batches and return the finished files. No rows: no file. Every file has a fresh random name."""

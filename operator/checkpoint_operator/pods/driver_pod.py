@@ -64,7 +64,7 @@ class Owner:
     """The CheckpointedWrite that a pod is made for. `retry`: what a person has asked for new tries with, last; `approval`: what
     a person has decided of changed code, last.
 
-    `uid` is the object's; the write's is that of the first object of its name (`recreation.py`).
+    `uid` is the object's; the write's is that of the first object of its name (`writes/registration.py`).
     """
 
     namespace: str

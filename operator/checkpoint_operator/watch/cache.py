@@ -46,7 +46,7 @@ _POD_METADATA: Final = (
 class Cache:
     """Thread-safe. An object that is older than what is known is passed over: events may come after our own writes' answers.
 
-    Of the writes of a namespace, those are kept that have room in its share (`shares.py`), and the others are as unknown.
+    Of the writes of a namespace, those are kept that have room in its share (`work_queue.py`), and the others are as unknown.
     """
 
     most_of_a_namespace: int = MOST_OF_A_NAMESPACE

@@ -50,7 +50,7 @@ def _check_spec(manifest: CheckpointedWrite, settings: Settings | None, findings
         try:
             check_schedule(spec.trigger)
         except CheckpointError as error:
-            findings.error(error.message.partition(": ")[0], error)
+            findings.error("spec.trigger", error)
     check_code(spec, settings, findings)
     by_spark = spec.source.keyed is not None or spec.source.stream is not None
     source = _source(spec, settings, findings)
@@ -69,8 +69,7 @@ def _check_spec(manifest: CheckpointedWrite, settings: Settings | None, findings
         check_type_names(step.output or {}, f"spec.{place}.output", findings, nested=True)
     last = spec.last_step
     if source is not None and last is None:
-        schema = source.schema if source.schema is not None else source.sampled
-        _check_output(spec, target, source.columns, schema, _SOURCE, findings)
+        _check_output(spec, target, source.columns, source.schema, _SOURCE, findings)
     if last is not None and (declared := last[1].output) is not None:
         at = f"spec.{last[0]}.output"
         steps = Giver(f"the output of step {last[1].label!r}", at, at, "drop it in the step")
@@ -101,7 +100,7 @@ def _source(spec: Spec, settings: Settings | None, findings: Findings) -> Source
     needs_settings = not all(member.uris for member in source.members)  # of catalogs, and of clusters
     if settings is None and (needs_settings or any(local_path(place) is None for place in places)):
         return None
-    return check_source(source, settings or Settings(), findings, sets_apart=spec.on_row_error == "Quarantine")
+    return check_source(spec, settings or Settings(), findings)
 
 
 def _checkpoint(manifest: CheckpointedWrite, settings: Settings | None, findings: Findings) -> CheckpointSeen:

@@ -89,9 +89,16 @@ class Findings:
         self.notes.append(text)
 
     def error(self, path: str, error: CheckpointError) -> None:
-        """Take an error over: each problem of a manifest with its own path, anything else under the given one."""
+        """Take an error over: each problem of a manifest with its own path, anything else under the given one.
+
+        Under its own, too, where the message begins with a field of the manifest.
+        """
         if not isinstance(error, ManifestInvalid):
-            self.problem(path, error.message.removeprefix(f"{path}: ").removeprefix("source: "))
+            field, _, message = error.message.partition(": ")
+            if field.startswith("spec.") and " " not in field:
+                self.problem(field, message)
+            else:
+                self.problem(path, error.message.removeprefix(f"{path}: ").removeprefix("source: "))
             return
         for problem in error.problems:
             head, separator, message = problem.partition(": ")

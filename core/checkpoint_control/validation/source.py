@@ -1,4 +1,7 @@
-"""The source: do its paths mean files, are they of the format, do they have the columns that the manifest names?"""
+"""The source: do its paths mean files, are they of the format, do they have the columns that the manifest names?
+
+What a run takes is planned here by the plan of a run. What is found wrong is said with its place in the manifest, and all of it.
+"""
 
 from __future__ import annotations
 
@@ -6,37 +9,36 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 import pyarrow as pa
 
+from checkpoint_commit.catalogs.source_tables import pin
+from checkpoint_commit.catalogs.sqlite_files import sqlite_file
+from checkpoint_commit.ports import NO_CODE
 from checkpoint_control.validation.fields import check_options, check_type_names
 from checkpoint_control.validation.report import ColumnType, Findings, say_of_files
-from checkpoint_control.validation.tables import TableSeen, examine_iceberg, examine_lance
 from checkpoint_control.validation.text_columns import read_columns
 from checkpoint_formats.files.locations import FoundFile
-from checkpoint_formats.files.source_files import SourceFiles, each_once, what_is_missing
+from checkpoint_formats.files.source_files import each_once, what_is_missing
 from checkpoint_formats.planning import Align
-from checkpoint_formats.port import FileReader
-from checkpoint_formats.readers import file_reader_for
-from checkpoint_formats.rows.selecting import Selection
-from checkpoint_formats.rows.uniting import UnitedColumns, refuse_extensions, refuse_shared_files
+from checkpoint_formats.port import Described, FileReader
+from checkpoint_formats.readers import file_reader_for, reader_for
+from checkpoint_formats.rows.selecting import selection_of
+from checkpoint_formats.rows.uniting import else_hint_of, refuse_shared_files
 from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.manifest.problems import closest
 from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
-from checkpoint_protocol.manifest.sources.source import (
-    VARIABLE_PATTERN,
-    FilesSource,
-    IcebergSource,
-    LanceSource,
-    Positional,
-    Source,
-)
-from checkpoint_protocol.manifest.where import Condition, check_where, columns_of, parse_where
+from checkpoint_protocol.manifest.sources.source import VARIABLE_PATTERN, FilesSource, IcebergSource, Positional, Source
+from checkpoint_protocol.manifest.spec import Spec
+from checkpoint_protocol.manifest.where import parse_where
 from checkpoint_protocol.places.settings import Settings
-from checkpoint_protocol.places.storage import StorageSettings
+from checkpoint_protocol.records import LaunchRecord, PinnedIceberg, PinnedTable
+from checkpoint_protocol.records.formats.lance import PinnedLance
 from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.store.object_store import local_path
+from checkpoint_work.inputs.epoch_input import SourcePlan
 
 #: Of a source with more files than this, only so many are opened.
 MOST_FILES: Final = 200
@@ -49,8 +51,8 @@ class SourceSeen:
     """The source as it is now.
 
     `opened` are its files as they would be recorded, `unopened` those that were not opened; `align` is the reader's.
-    `columns` are those that the steps (or the table) get; None if they are not known for sure. `read` are the columns of text
-    with the types that they would be read as.
+    `columns` are those that the steps (or the table) get, and `schema` has their types; None if they are not known. `read` are
+    the columns of text with the types that they would be read as.
     """
 
     opened: tuple[SourceFile, ...]
@@ -59,10 +61,7 @@ class SourceSeen:
     columns: tuple[str, ...] | None
     rows: int | None
     read: tuple[ColumnType, ...] = ()
-    #: The Arrow schema of these columns, where the source has types of its own.
     schema: Any | None = None
-    #: That of the columns which are read, where it is inferred of the first rows.
-    sampled: Any | None = None
 
     @property
     def files(self) -> tuple[SourceFile | FoundFile, ...]:
@@ -73,154 +72,148 @@ class SourceSeen:
         return sum(file.size_bytes for file in self.files)
 
 
-def check_source(source: Source, settings: Settings, findings: Findings, *, sets_apart: bool = False) -> SourceSeen | None:
-    """Examine the source; None if it has nothing that can be opened, or is read by Spark, which alone knows its columns.
-
-    `sets_apart`: of text, lines that cannot be read are rows that failed.
-    """
-    condition = _parse(source, findings)
+def check_source(spec: Spec, settings: Settings, findings: Findings) -> SourceSeen | None:
+    """Examine the source; None if it has nothing that can be opened, or is read by Spark, which alone knows its columns."""
+    source = _with_a_condition_that_can_be(spec.source, findings)
+    places = _placed_members(source)
+    told = [Findings() for _ in places]
+    pinned = [_pinned(member, at, settings, of_it) for (at, member), of_it in zip(places, told, strict=True)]
+    plan = SourcePlan(_launch(spec, source, pinned), settings, ())
     seen = []
-    for at, member in _placed_members(source):
-        match member:
-            case FilesSource():
-                selection = Selection(source.columns, condition)
-                seen.append(_check_files(member, selection, f"{at}.files", settings, findings, sets_apart))
-            case IcebergSource():
-                seen.append(_check_table(examine_iceberg(member, f"{at}.iceberg", settings, findings)))
-            case LanceSource():
-                seen.append(_check_table(examine_lance(member, f"{at}.lance", settings, findings)))
-            case KafkaSource():
-                seen.append(_check_topics(member, f"{at}.kafka", settings, findings, sets_apart))
-            case other:
-                assert_never(other)
+    for number, of_it in enumerate(told):
+        findings.problems += of_it.problems
+        seen.append(_check_member(plan, number, spec, pinned, settings, findings))
     _check_shared_files(seen, findings)
     found = [one for one in seen if one is not None]
     if not seen or len(found) < len(seen):
         return None
-    known = tuple(dict.fromkeys(name for one in found for name in one.known))
-    if all(one.known for one in found):
-        more = next((one.else_hint for one in found if one.else_hint), "")
-        _check_columns(source, known, findings, more, may_come_later=any(one.may_come_later for one in found))
-    schema = _united(source, found, findings, Selection(source.columns, condition).columns_to_read)
-    if condition is not None and all(one.known for one in found):
-        _check_where(source, condition, known, None if schema is None else _types_of_schema(schema), findings, found)
+    described = [one.described for one in found if one.described is not None]
+    known = tuple(dict.fromkeys(name for one in described for name in one.known))
+    is_known = len(described) == len(found)
+    schema = _columns(plan, source, known, described, findings) if is_known else None
     chosen = known if source.columns is None else tuple(name for name in source.columns if name in known)
+    rows = None if source.where is not None else _sum_of([one.rows for one in found])
     return SourceSeen(
-        opened=tuple(replace(file, source=number) for number, one in enumerate(found) for file in one.opened),
+        opened=tuple(replace(file, source=number) for number, one in enumerate(described) for file in one.files),
         unopened=tuple(file for one in found for file in one.unopened),
-        align=lambda file, position, slack: found[file.source].align(file, position, slack),
-        columns=None if any(one.names_are_open for one in found) else chosen,
-        rows=None if condition is not None or any(one.rows is None for one in found) else sum(one.rows or 0 for one in found),
+        align=reader_for(source, settings, [one.table for one in found], sets_apart=spec.on_row_error == "Quarantine").align,
+        columns=chosen if is_known else None,
+        rows=rows,
         read=tuple(column for one in found for column in one.read),
-        schema=None if schema is None else pa.schema([schema.field(name) for name in chosen if name in schema.names]),
-        sampled=found[0].sampled if len(found) == 1 else None,
+        schema=None if schema is None else pa.schema([schema.field(name) for name in chosen]),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _MemberSeen:
-    """One source as it is now; a union has several. `known` are all of its columns.
+    """One source as it is now; a union has several. `described`: None where its files could not be read."""
 
-    `names_are_open`: whether they are is not known for sure, as of JSON, where a later row may have more of them
-    (`may_come_later`), and of files that could not be read.
-    """
-
-    opened: tuple[SourceFile, ...]
+    described: Described | None
     unopened: tuple[FoundFile, ...] = ()
     #: All of its files, as they were listed.
     listed: tuple[FoundFile, ...] = ()
-    align: Align = lambda file, position, slack: position
-    known: tuple[str, ...] = ()
-    names_are_open: bool = False
-    may_come_later: bool = False
+    table: PinnedTable | None = None
     rows: int | None = None
     read: tuple[ColumnType, ...] = ()
-    #: The Arrow schema of these columns, where the source has types of its own.
-    schema: Any | None = None
-    #: That of the columns which are read, as it is inferred of the first rows; also a run makes a table of these.
-    sampled: Any | None = None
-    place: str = ""
-    #: What one can do, beside correcting the name, about a column that is not there.
-    else_hint: str = ""
 
 
-def _check_shared_files(seen: Sequence[_MemberSeen | None], findings: Findings) -> None:
+def _with_a_condition_that_can_be(source: Source, findings: Findings) -> Source:
     try:
-        refuse_shared_files([() if one is None else one.listed for one in seen])
-    except CheckpointError as error:
-        findings.error(f"{_WHERE_SOURCE}.union", error)
-
-
-def _parse(source: Source, findings: Findings) -> Condition | None:
-    try:
-        return None if source.where is None else parse_where(source.where)
+        if source.where is not None:
+            parse_where(source.where)
     except CheckpointError as error:
         findings.error(_WHERE, error)
-        return None
+        return source.model_copy(update={"where": None})
+    return source
 
 
-def _united(source: Source, found: Sequence[_MemberSeen], findings: Findings, asked: Sequence[str] | None) -> Any | None:
-    """Return all columns of all members, where the types of all are known."""
-    if any(one.schema is None for one in found):
+def _pinned(member: Positional, at: str, settings: Settings, findings: Findings) -> PinnedIceberg | None:
+    """Return the Iceberg table as an attempt would record it. None, with a problem, if it cannot be read."""
+    if not isinstance(member, IcebergSource):
         return None
-    columns = UnitedColumns()
+    entry = settings.catalogs.get(member.catalog)
+    if entry is not None and (file := sqlite_file(entry.uri)) is not None and not file.exists():
+        # Opening it would make it.
+        text = f"the file of the catalog {member.catalog!r} does not exist, so it has no tables"
+        findings.problem(f"{at}.iceberg.catalog", text)
+        return None
     try:
-        for one in found:
-            refuse_extensions(one.place, one.schema, asked)
-            columns.add(one.place, one.schema)
+        return pin(member, settings)
     except CheckpointError as error:
-        findings.error(_WHERE_SOURCE if source.union is None else f"{_WHERE_SOURCE}.union", error)
+        findings.error(f"{at}.iceberg", error)
         return None
-    return columns.schema
 
 
-def _check_table(table: TableSeen | None) -> _MemberSeen | None:
-    if table is None:
-        return None
-    return _MemberSeen(
-        opened=table.described.files,
-        known=table.described.known,
-        rows=table.rows,
-        schema=table.described.schema,
-        place=table.described.place,
+def _launch(spec: Spec, source: Source, pinned: Sequence[PinnedIceberg | None]) -> LaunchRecord:
+    """Return what a first attempt would be recorded with, as far as the source is concerned. Not stored."""
+    return LaunchRecord(
+        token=new_token(),
+        attempt=1,
+        run_nonce="",
+        source=source,
+        steps=(),
+        code_digest=NO_CODE,
+        target=None,
+        sink_format=spec.sink.format,
+        target_file_size_bytes=1,
+        interval_s=spec.checkpoint.interval,
+        minimum_bytes=spec.checkpoint.minimum_bytes,
+        counted=(),
+        on_replaced=spec.on_replaced,
+        on_row_error=spec.on_row_error,
+        source_tables=tuple(pinned),
     )
 
 
-def _check_topics(source: KafkaSource, at: str, settings: Settings, findings: Findings, sets_apart: bool) -> _MemberSeen | None:
-    """Ask the cluster as the first driver would: which partitions there are, and what the first records look like."""
-    from checkpoint_formats.kafka.take import find_partitions
-
-    check_type_names(source.types, f"{at}.types", findings)
+def _check_member(
+    plan: SourcePlan,
+    number: int,
+    spec: Spec,
+    pinned: Sequence[PinnedIceberg | None],
+    settings: Settings,
+    findings: Findings,
+) -> _MemberSeen | None:
+    at, member = _placed_members(spec.source)[number]
+    if isinstance(member, FilesSource):
+        return _check_files(plan, number, spec, member, f"{at}.files", settings, findings)
+    if isinstance(member, IcebergSource) and pinned[number] is None:
+        return None  # said already
+    if isinstance(member, KafkaSource):
+        check_type_names(member.types, f"{at}.kafka.types", findings)
     try:
-        described, _ = find_partitions(source, None, settings, sets_apart=sets_apart)
+        described, table = plan.take(number, ())
+        rows = _rows_of(described, table, settings)
     except CheckpointError as error:
-        findings.error(at, error)
+        findings.error(f"{at}.lance.uri" if member.kind == "lance" else f"{at}.{member.kind}", error)
         return None
-    if not described.files:
-        findings.note(f"{at}.pattern: no topic matches {source.pattern!r} by now; those that come later are taken")
-    is_json = source.format == "json"
-    return _MemberSeen(
-        opened=described.files,
-        known=described.known,
-        names_are_open=is_json,
-        may_come_later=is_json,
-        rows=None,
-        schema=None if is_json else described.schema,
-        sampled=described.schema if is_json else None,
-        place=described.place,
-    )
+    if isinstance(member, KafkaSource) and not described.files:
+        findings.note(f"{at}.kafka.pattern: no topic matches {member.pattern!r} by now; those that come later are taken")
+    return _MemberSeen(described, table=table, rows=rows)
+
+
+def _rows_of(described: Described, table: PinnedTable | None, settings: Settings) -> int | None:
+    """Return the rows of a table; None where deletes make it unsure, and of what is no table."""
+    if isinstance(table, PinnedIceberg):
+        has_deletes = any(file.iceberg is not None and file.iceberg.deletes for file in described.files)
+        return None if has_deletes else _sum_of([file.end or 0 for file in described.files])
+    if not isinstance(table, PinnedLance):
+        return None
+    from checkpoint_formats.lance.datasets import open_dataset
+
+    dataset = open_dataset(table.uri, settings, table.at_version)
+    return None if dataset is None else dataset.count_rows()
 
 
 def _check_files(
+    plan: SourcePlan,
+    number: int,
+    spec: Spec,
     source: FilesSource,
-    selection: Selection,
     at: str,
-    storage: StorageSettings,
+    settings: Settings,
     findings: Findings,
-    sets_apart: bool,
 ) -> _MemberSeen | None:
-    listing = SourceFiles(storage)
-    files = _find(listing, source, at, findings)
+    files = _find(plan, source, at, findings)
     check_type_names(source.types, f"{at}.types", findings)
     if not files:
         return None
@@ -230,34 +223,23 @@ def _check_files(
     if source.format == "csv" and not check_options(source.csv_options, f"{at}.csv", findings):
         return None
     opened, unopened = files[:most], files[most:]
+    selection, sets_apart = selection_of(plan.source), spec.on_row_error == "Quarantine"
     try:
-        reader = file_reader_for(source, selection, storage, sets_apart=sets_apart)
+        reader = file_reader_for(source, selection, settings, sets_apart=sets_apart)
     except CheckpointError:
         return None  # a type that does not exist, which is said already
     try:
-        described = reader.describe(opened)
+        described, _ = plan.take(number, opened)
     except CheckpointError as error:
         # Each by itself, so that all that are wrong are named.
         wrong = [message for file in opened if (message := _what_is_wrong(reader, file)) is not None]
         say_of_files(wrong or [error.message], findings)
-        return _MemberSeen(opened=(), unopened=files, listed=files, names_are_open=True)
+        return _MemberSeen(None, unopened=files, listed=files)
     if described.note:
         findings.note(f"{at}.{described.note}")
-    is_text = source.is_text
+    rows = None if source.is_text or unopened else _sum_of([file.end or 0 for file in described.files])
     return _MemberSeen(
-        opened=described.files,
-        unopened=unopened,
-        listed=files,
-        align=reader.align,
-        known=described.known,
-        names_are_open=source.format == "json",
-        may_come_later=source.format == "json",
-        rows=None if is_text or unopened else sum(file.end or 0 for file in described.files),
-        read=read_columns(source, reader, opened, described),
-        schema=None if is_text else described.schema,
-        sampled=described.schema if is_text else None,
-        place=described.place,
-        else_hint=described.else_hint if source.format == "csv" else "",
+        described, unopened=unopened, listed=files, rows=rows, read=read_columns(source, reader, opened, described)
     )
 
 
@@ -269,28 +251,12 @@ def _what_is_wrong(reader: FileReader, file: FoundFile) -> str | None:
     return None
 
 
-def check_keyed_source(source: Source, findings: Findings) -> None:
-    """Examine what can be seen of a source that only Spark reads: its options, and its paths on this machine."""
-    spark = source.spark
-    for number, path in enumerate(spark.paths if spark is not None else ()):
-        folder = local_path(path)
-        if folder is not None and not any(mark in path for mark in "*?[{") and not folder.exists():
-            findings.problem(f"spec.source.spark.paths.{number}", f"{path}: there is no such file or folder; correct the path")
-    for name, value in (spark.options if spark is not None else {}).items():
-        for variable in re.findall(VARIABLE_PATTERN, value):
-            if variable[len("${env:") : -1] not in os.environ:
-                findings.note(
-                    f"spec.source.spark.options.{name}: {variable} is not set here; the driver's environment must have it"
-                )
-    findings.note("what Spark makes of the source is seen when a driver reads it; columns and types were not checked")
-
-
-def _find(listing: SourceFiles, source: FilesSource, at: str, findings: Findings) -> tuple[FoundFile, ...]:
+def _find(plan: SourcePlan, source: FilesSource, at: str, findings: Findings) -> tuple[FoundFile, ...]:
     found: list[FoundFile] = []
     for number, path in enumerate(source.paths):
         where = f"{at}.paths.{number}"
         try:
-            meant = tuple(listing.find(path))
+            meant = tuple(plan.files.find(path))
         except CheckpointError as error:
             findings.error(where, error)
             continue
@@ -300,9 +266,40 @@ def _find(listing: SourceFiles, source: FilesSource, at: str, findings: Findings
     return each_once(found)
 
 
-def _types_of_schema(schema: Any) -> dict[str, str]:
-    """Name the types of an Arrow schema as columns are read: a dictionary is an encoding."""
-    return {field.name: str(field.type.value_type if pa.types.is_dictionary(field.type) else field.type) for field in schema}
+def _check_shared_files(seen: Sequence[_MemberSeen | None], findings: Findings) -> None:
+    try:
+        refuse_shared_files([() if one is None else one.listed for one in seen])
+    except CheckpointError as error:
+        findings.error(f"{_WHERE_SOURCE}.union", error)
+
+
+def _columns(
+    plan: SourcePlan, source: Source, known: Sequence[str], found: Sequence[Described], findings: Findings
+) -> pa.Schema | None:
+    """Return the columns that a run would read; None, with problems, if they cannot be those."""
+    before = len(findings.problems)
+    typed = [(f"{at}.{name}", name) for at, types in placed_types(source) for name in types]
+    named = [(f"spec.source.columns.{number}", name) for number, name in enumerate(source.columns or ())]
+    for path, name in (*named, *typed):
+        if name not in known:
+            meant = closest(name, known)
+            hint = f"did you mean {meant!r}?" if meant else f"it has {', '.join(known)}"
+            findings.problem(path, f"the source has no column {name!r}; {hint}{else_hint_of(found)}")
+    if len(findings.problems) > before:
+        return None
+    at = _WHERE_SOURCE if source.union is None else f"{_WHERE_SOURCE}.union"
+    try:
+        columns = plan.columns(found)
+        at = _WHERE
+        plan.check_where(columns, found)
+    except CheckpointError as error:
+        findings.error(at, error)
+        return None
+    return columns
+
+
+def _sum_of(rows: Sequence[int | None]) -> int | None:
+    return None if any(one is None for one in rows) else sum(one or 0 for one in rows)
 
 
 def placed_types(source: Source) -> list[tuple[str, Mapping[str, str]]]:
@@ -320,46 +317,17 @@ def _placed_members(source: Source) -> list[tuple[str, Positional]]:
     return [(f"{_WHERE_SOURCE}.union.{number}", member) for number, member in enumerate(source.members)]
 
 
-def _check_where(
-    source: Source,
-    condition: Condition,
-    known: Sequence[str],
-    types: Mapping[str, str] | None,
-    findings: Findings,
-    found: Sequence[_MemberSeen],
-) -> None:
-    """Compare the condition with the columns; where the types are not known before a run, only their names."""
-    try:
-        if types is not None:
-            check_where(condition, types)
-            return
-    except CheckpointError as error:
-        findings.error(_WHERE, error)
-        return
-    given = {name for _, types in placed_types(source) for name in types}
-    for name in columns_of(condition):
-        if name in known or name in given:
-            continue
-        more = next((one.else_hint for one in found if one.else_hint), "")
-        if any(one.may_come_later for one in found):
-            findings.note(f"{_WHERE}: the first object has no field {name!r}; it has {', '.join(known)}")
-        else:
-            findings.problem(_WHERE, f"there is no column {name!r} (there are {', '.join(known)}); correct it{more}")
-
-
-def _check_columns(source: Source, known: Sequence[str], findings: Findings, more: str, *, may_come_later: bool) -> None:
-    """Compare the names in the manifest with the source's. A JSON field may be in a later row, so there it is only noted."""
-    typed = [(f"{at}.{name}", name) for at, types in placed_types(source) for name in types]
-    given = {name for _, name in typed}
-    named = [(f"spec.source.columns.{number}", name) for number, name in enumerate(source.columns or ())]
-    if not may_come_later:
-        named += typed
-    for path, name in named:
-        if name in known or (may_come_later and name in given):
-            continue
-        meant = closest(name, known)
-        hint = f"did you mean {meant!r}?" if meant else f"it has {', '.join(known)}"
-        if may_come_later:
-            findings.note(f"{path}: the first object has no field {name!r}; {hint}")
-        else:
-            findings.problem(path, f"the source has no column {name!r}; {hint}{more}")
+def check_keyed_source(source: Source, findings: Findings) -> None:
+    """Examine what can be seen of a source that only Spark reads: its options, and its paths on this machine."""
+    spark = source.spark
+    for number, path in enumerate(spark.paths if spark is not None else ()):
+        folder = local_path(path)
+        if folder is not None and not any(mark in path for mark in "*?[{") and not folder.exists():
+            findings.problem(f"spec.source.spark.paths.{number}", f"{path}: there is no such file or folder; correct the path")
+    for name, value in (spark.options if spark is not None else {}).items():
+        for variable in re.findall(VARIABLE_PATTERN, value):
+            if variable[len("${env:") : -1] not in os.environ:
+                findings.note(
+                    f"spec.source.spark.options.{name}: {variable} is not set here; the driver's environment must have it"
+                )
+    findings.note("what Spark makes of the source is seen when a driver reads it; columns and types were not checked")

@@ -127,7 +127,7 @@ def unite(sources: Sequence[Described], selection: Selection) -> pa.Schema:
         return schema
     more = else_hint_of(sources)
     known = list(dict.fromkeys(name for source in sources for name in source.known))
-    for name in asked:
+    for name in selection.columns or ():  # a column that only `where` names is missed by the condition, in its own words
         if name not in schema.names:
             which = sources[0].place if len(sources) == 1 else "source.union: none of the sources"
             has, they = ("has no column", "it has") if len(sources) == 1 else ("has a column", "they have")
@@ -135,7 +135,7 @@ def unite(sources: Sequence[Described], selection: Selection) -> pa.Schema:
                 reasons.MANIFEST_INVALID,
                 f"{which} {has} {name!r} ({they} {', '.join(known)}); correct source.columns{more}",
             )
-    return pa.schema([schema.field(name) for name in asked])
+    return pa.schema([schema.field(name) for name in asked if name in schema.names])
 
 
 def refuse_shared_files(there: Sequence[Sequence[FoundFile]]) -> None:

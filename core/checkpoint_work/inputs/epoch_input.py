@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import Final, assert_never
+
+import pyarrow as pa
 
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.source_files import SourceFiles
@@ -19,12 +21,13 @@ from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.ledger.epoch_index import index_of
 from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
-from checkpoint_protocol.manifest.sources.source import FilesSource, IcebergSource, LanceSource, Positional
+from checkpoint_protocol.manifest.sources.source import FilesSource, IcebergSource, LanceSource, Positional, Source
 from checkpoint_protocol.places.outputs import outputs_of
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import (
     InputRecord,
     LaunchRecord,
+    Output,
     OutstandingRows,
     PinnedTable,
     TakenFile,
@@ -62,6 +65,8 @@ class Earlier:
     last_epoch: int = 0
 
 
+_NOTHING: Final = Earlier()
+
 #: Lists the source, and returns what no earlier epoch had, and the rows of these that are to be tried again.
 ListSource = Callable[[Earlier], InputRecord]
 
@@ -80,29 +85,60 @@ def fix_input(ledger: Ledger, launch: LaunchRecord, list_source: ListSource) -> 
 
 def list_source(launch: LaunchRecord, storage: StorageSettings, checkpoint_uri: str, earlier: Earlier) -> InputRecord:
     """Return what of the source of a launch the epoch takes: of a union, what it takes of each member."""
-    selection, members = selection_of(launch.source), launch.source.members
-    files = SourceFiles(storage, outputs_of(launch.target, checkpoint_uri))
-    there = [files.expand(member.paths) if isinstance(member, FilesSource) else () for member in members]
+    plan = SourcePlan(launch, storage, outputs_of(launch.target, checkpoint_uri), earlier)
+    members = launch.source.members
+    there = [plan.files.expand(member.paths) if isinstance(member, FilesSource) else () for member in members]
     refuse_shared_files(there)
-    budget = Budget(launch, files.identify)
-    found: list[Described] = []
-    tables: list[PinnedTable | None] = []
-    for number, member in enumerate(members):
-        before = earlier_of(earlier, number, launch)
-        there_new = budget.within(there[number], before)
-        described, table = _take(member, Taking(launch, number, selection, storage, before, there_new, files.identify))
-        found.append(described)
-        tables.append(table)
-    schema = unite(found, selection)
-    if selection.condition is not None:
-        Filter(selection.condition, schema, else_hint_of(found))
+    taken = [plan.take(number, files) for number, files in enumerate(there)]
+    found, tables = [described for described, _ in taken], tuple(table for _, table in taken)
+    schema = plan.columns(found)
+    plan.check_where(schema, found)
     return InputRecord(
         token=new_token(),
         files=_of_all(found),
         arrow_schema=encode_schema(schema),
-        tables=tuple(tables) if any(tables) else (),
-        left=budget.left,
+        tables=tables if any(tables) else (),
+        left=plan.left,
     )
+
+
+class SourcePlan:
+    """What an epoch takes of a source. The first driver of an epoch goes by it, and `validate` before there is one."""
+
+    def __init__(
+        self, launch: LaunchRecord, storage: StorageSettings, outputs: Sequence[Output], earlier: Earlier = _NOTHING
+    ) -> None:
+        self.files = SourceFiles(storage, outputs)
+        self._launch = launch
+        self._storage = storage
+        self._earlier = earlier
+        self._selection = selection_of(launch.source)
+        self._budget = Budget(launch, self.files.identify)
+
+    @property
+    def source(self) -> Source:
+        return self._launch.source
+
+    @property
+    def left(self) -> int:
+        """How many new files are left to later epochs."""
+        return self._budget.left
+
+    def take(self, number: int, found: Sequence[FoundFile]) -> tuple[Described, PinnedTable | None]:
+        """Return what is taken of a member of the source, and the table that is pinned. `found`: the files that it has."""
+        launch, before = self._launch, earlier_of(self._earlier, number, self._launch)
+        new = self._budget.within(found, before)
+        taking = Taking(launch, number, self._selection, self._storage, before, new, self.files.identify)
+        return _take(launch.source.members[number], taking)
+
+    def columns(self, found: Sequence[Described]) -> pa.Schema:
+        """Return the columns of all members. NeedsChange if they do not go together, or one that is asked for is in none."""
+        return unite(found, self._selection)
+
+    def check_where(self, columns: pa.Schema, found: Sequence[Described]) -> None:
+        """Raise NeedsChange if `where` does not go with the columns."""
+        if self._selection.condition is not None:
+            Filter(self._selection.condition, columns, else_hint_of(found))
 
 
 def _take(source: Positional, of: Taking) -> tuple[Described, PinnedTable | None]:

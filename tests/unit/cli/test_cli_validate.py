@@ -1006,14 +1006,19 @@ def test_json_that_is_not_one_object_a_line_is_a_problem(content: bytes, message
     assert message in ground.only_problem()[1]
 
 
-def test_a_json_field_that_the_first_object_lacks_is_noted_since_a_later_one_may_have_it(ground: Ground) -> None:
+@pytest.mark.parametrize("asked", [{"columns": ["id", "text"]}, {"columns": ["id"], "where": "text = 'a'"}])
+def test_a_json_field_that_the_first_rows_lack_is_a_problem_as_in_a_run_until_it_has_a_type(
+    asked: dict[str, Any], ground: Ground
+) -> None:
     ground.use_text('{"id": 1}\n', "json", "rows.json")
-    ground.spec["source"]["columns"] = ["id", "text"]
+    ground.spec["source"] |= asked
 
-    report = ground.report()
+    path, message = ground.only_problem()
+    ground.spec["source"]["files"]["types"] = {"text": "string"}
 
-    assert report["valid"], report["problems"]
-    assert any("spec.source.columns.1" in note for note in report["notes"])
+    assert path in ("spec.source.columns.1", "spec.source.where")
+    assert "source.files.types" in message
+    assert ground.report()["valid"]
 
 
 # --- the target ---------------------------------------------------------------------------------------------------------------

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from pathspec import GitIgnoreSpec
-
 from checkpoint_protocol import reasons
 from checkpoint_protocol.code import archives
 from checkpoint_protocol.code.hiding import modules_in, refuse_hiding
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest.spec import API_VERSION, Spec
-from checkpoint_protocol.places.patterns import Pattern, split
-from checkpoint_protocol.places.uris import local_path
+from checkpoint_protocol.manifest.spec import Spec
+from checkpoint_protocol.store.object_store import local_path
 
 _CHUNK_BYTES: Final = 1 << 20
 
@@ -97,71 +93,3 @@ def code_folder(spec: Spec) -> Path | None:
         raise NeedsChange(reasons.CODE_MISSING, f"spec.code.path: {spec.code.path} is not a folder on this machine")
     refuse_hiding(modules_in(folder), f"spec.code.path: {spec.code.path}")
     return folder.resolve()
-
-
-#: Manifests and settings say how a write is run, and no step reads them.
-_SETTINGS: Final = re.compile(r"(.*\.)?settings\.ya?ml")
-_MANIFEST: Final = re.compile(rf"^apiVersion:\s*['\"]?{API_VERSION.partition('/')[0]}/".encode(), re.MULTILINE)
-_HEAD_BYTES: Final = 4096
-_IGNORES: Final = ".gitignore"
-
-
-def keeping(root: Path, spec: Spec) -> Callable[[str, bool], bool]:
-    """Return what says of a path, relative to the folder, whether it may be data of its code. Of a folder: anything in it.
-
-    What a module names may be data that git ignores: a model is often too large for it.
-    """
-    return _Kept(root, tuple(_named_places(spec))).keeps
-
-
-def _named_places(spec: Spec) -> list[tuple[Path, Pattern]]:
-    found = []
-    for field_path, uri in spec.named_uris():
-        path = local_path(uri)
-        if path is not None and field_path != "code.path":
-            folder, pattern = split(str(path.absolute()))
-            found.append((Path(folder).resolve(), pattern))
-    return found
-
-
-@dataclass(slots=True)
-class _Kept:
-    root: Path
-    places: tuple[tuple[Path, Pattern], ...]
-    _ignores: dict[Path, GitIgnoreSpec] = field(default_factory=dict)
-
-    def keeps(self, path: str, is_named: bool) -> bool:
-        file = self.root / path
-        return not (self._is_of_manifest(file) or _is_manifest(file) or (not is_named and self._is_ignored(file)))
-
-    def _is_of_manifest(self, file: Path) -> bool:
-        return any(
-            file.is_relative_to(folder) and pattern.matches(file.relative_to(folder).parts) for folder, pattern in self.places
-        )
-
-    def _is_ignored(self, file: Path) -> bool:
-        """Whether git ignores it: the last rule counts that says something, of the folder that is nearest to the file."""
-        name = f"{file}/" if file.is_dir() else str(file)
-        for folder in file.parents:
-            said = self._ignores_of(folder).check_file(name[len(str(folder)) :].lstrip("/"))
-            if said.include is not None:
-                return said.include
-            if (folder / ".git").exists():
-                return False
-        return False
-
-    def _ignores_of(self, folder: Path) -> GitIgnoreSpec:
-        if folder not in self._ignores:
-            try:
-                lines = (folder / _IGNORES).read_text(encoding="utf-8", errors="replace").splitlines()
-            except OSError:
-                lines = []
-            self._ignores[folder] = GitIgnoreSpec.from_lines(lines)
-        return self._ignores[folder]
-
-
-def _is_manifest(file: Path) -> bool:
-    if file.suffix not in (".yaml", ".yml") or not file.is_file():
-        return False
-    with file.open("rb") as opened:
-        return _SETTINGS.fullmatch(file.name) is not None or _MANIFEST.search(opened.read(_HEAD_BYTES)) is not None

@@ -60,7 +60,7 @@ def test_what_runs_in_drivers_imports_no_catalog() -> None:
             assert not imported, f"{file.relative_to(ROOT)} imports {imported}"
 
 
-#: Imports modules as in the operator's image, where packages that drivers alone have are not installed.
+#: Imports modules as in the operator's image, where packages of drivers and of one machine are not installed.
 _AS_IN_THE_IMAGE: Final = """
 import importlib, sys
 
@@ -73,7 +73,18 @@ sys.meta_path.insert(0, NotInstalled())
 for module in {modules}:
     importlib.import_module(module)
 """
-_OF_DRIVERS: Final = ("duckdb", "confluent_kafka", "pyspark", "pandas", "anyio", "aiolimiter")
+_NOT_THERE: Final = (
+    "duckdb",
+    "confluent_kafka",
+    "pyspark",
+    "pandas",
+    "anyio",
+    "aiolimiter",
+    "click",
+    "rich",
+    "psutil",
+    "pathspec",
+)
 
 
 def test_the_operator_imports_nothing_that_its_image_does_not_have() -> None:
@@ -88,7 +99,7 @@ def test_the_operator_imports_nothing_that_its_image_does_not_have() -> None:
             # Also where a function does.
             imports = (node.module for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom))
             modules |= {name for name in imports if name is not None and name.startswith("checkpoint_formats")}
-    code = _AS_IN_THE_IMAGE.format(packages=_OF_DRIVERS, modules=sorted(modules))
+    code = _AS_IN_THE_IMAGE.format(packages=_NOT_THERE, modules=sorted(modules))
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 

@@ -16,7 +16,7 @@ def test_who_waits_gets_a_slot_in_the_order_of_the_rows() -> None:
         slots, got = Slots(1), []
 
         async def one(number: int) -> None:
-            async with slots.slot(number):
+            async with slots.slot((0, number)):
                 got.append(number)
                 await asyncio.sleep(0)
 
@@ -38,7 +38,7 @@ def test_no_slot_is_lost_and_none_is_given_twice_whenever_calls_are_cancelled(
 
         async def one(number: int, turns: int) -> None:
             nonlocal held
-            async with slots.slot(number):
+            async with slots.slot((0, number)):
                 held += 1
                 assert held <= count
                 try:

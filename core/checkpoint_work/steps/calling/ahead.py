@@ -11,13 +11,18 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar
 from functools import partial
+from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 _MOST_THREADS: Final = 256
+
+#: Which of the items a thread works on: threads may overtake one another before they have begun.
+order: Final = ContextVar("order", default=0)
 
 
 class CallerThread:
@@ -104,6 +109,7 @@ class Ahead(Generic[_Item, _Result]):
         What items, or the work on one, raise is raised after the results of those before.
         """
         held: deque[tuple[_Item, Future[_Result]]] = deque()
+        numbers = count()
         is_over, problem = False, None
         with ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="steps") as threads:
             try:
@@ -116,7 +122,7 @@ class Ahead(Generic[_Item, _Result]):
                         except BaseException as error:  # kept until its turn
                             is_over, problem = True, error
                         else:
-                            held.append((item, Future() if self._in_turn else self._submit(threads, item)))
+                            held.append((item, Future() if self._in_turn else self._submit(threads, next(numbers), item)))
                     if not held:
                         break
                     item, future = held[0]
@@ -138,7 +144,11 @@ class Ahead(Generic[_Item, _Result]):
                     self._stop()
                     self._caller.close()
 
-    def _submit(self, threads: ThreadPoolExecutor, item: _Item) -> Future[_Result]:
-        future = threads.submit(self._work, item)
+    def _submit(self, threads: ThreadPoolExecutor, number: int, item: _Item) -> Future[_Result]:
+        def work() -> _Result:
+            order.set(number)
+            return self._work(item)
+
+        future = threads.submit(work)
         future.add_done_callback(lambda _: self._caller.tell())
         return future

@@ -27,6 +27,7 @@ from checkpoint_protocol.manifest.quantities import format_duration
 from checkpoint_protocol.manifest.steps import Retry, Step
 from checkpoint_work.steps import row_keys
 from checkpoint_work.steps.calling import event_loop
+from checkpoint_work.steps.calling.ahead import order
 from checkpoint_work.steps.calling.event_loop import MustWait, awaited
 from checkpoint_work.steps.calling.memo_values import Memory
 from checkpoint_work.steps.calling.outages import Outages, Tried, Verdict
@@ -167,7 +168,7 @@ class Calls:
         with self._lock:
             if self._is_stopped:
                 raise CancelledError
-            future = event_loop.submit(self._together(given, convert, named or [None] * len(given), first))
+            future = event_loop.submit(self._together(given, convert, named or [None] * len(given), first, order.get()))
             self._running.add(future)
         try:
             return future.result()
@@ -195,8 +196,9 @@ class Calls:
         convert: Callable[[Any], _Made],
         named: Sequence[NamedRow | None],
         first: MustWait | None,
+        order: int,
     ) -> list[_Made | Raised]:
-        numbers = [next(self._numbers) for _ in given]
+        numbers = [(order, next(self._numbers)) for _ in given]
         self.at_work.begun += len(given)
         tasks: list[asyncio.Task[_Made | Raised]] = []
         try:
@@ -217,7 +219,12 @@ class Calls:
         self._tell()
 
     async def _one(
-        self, given: _Given, convert: Callable[[Any], _Made], named: NamedRow | None, number: int, first: MustWait | None
+        self,
+        given: _Given,
+        convert: Callable[[Any], _Made],
+        named: NamedRow | None,
+        number: tuple[int, int],
+        first: MustWait | None,
     ) -> _Made | Raised:
         row_keys.current.set(named)
         tried = self._outages.begin()
@@ -234,7 +241,7 @@ class Calls:
             return await self._judged(tried, exhausted.error)
 
     async def _try(
-        self, number: int, given: _Given, convert: Callable[[Any], _Made], tried: Tried, first: MustWait | None
+        self, number: tuple[int, int], given: _Given, convert: Callable[[Any], _Made], tried: Tried, first: MustWait | None
     ) -> _Made | Raised:
         async with self._slots.slot(number):
             if self._pacing is not None:

@@ -70,12 +70,12 @@ class Slots:
 
     free: int
     #: By the numbers of their rows; those that gave up are passed over.
-    _waiting: list[tuple[int, int, asyncio.Future[None]]] = field(default_factory=list)
+    _waiting: list[tuple[tuple[int, int], int, asyncio.Future[None]]] = field(default_factory=list)
     _asked: int = 0
 
     @asynccontextmanager
-    async def slot(self, number: int) -> AsyncIterator[None]:
-        """Hold a slot in the body; wait for one first. `number`: of the row."""
+    async def slot(self, number: tuple[int, int]) -> AsyncIterator[None]:
+        """Hold a slot in the body; wait for one first. `number`: of the item that the row is of, and of the row."""
         if self.free:
             self.free -= 1
         else:
@@ -85,7 +85,7 @@ class Slots:
         finally:
             self._give_back()
 
-    async def _wait(self, number: int) -> None:
+    async def _wait(self, number: tuple[int, int]) -> None:
         given = asyncio.get_running_loop().create_future()
         self._asked += 1
         heapq.heappush(self._waiting, (number, self._asked, given))

@@ -9,7 +9,9 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
+from checkpoint_formats.files.lines import line_start
 from checkpoint_formats.files.locations import FoundFile
+from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.nested import no_rows
 from checkpoint_protocol.errors import CheckpointError
@@ -68,8 +70,9 @@ class Reader(Protocol):
     def align(self, file: SourceFile, position: int, slack: int) -> int:
         """Return the smallest position >= the given one at which reading may start (`file.end` at the most).
 
-        Or another one, at most `slack` away on either side, at which it starts with less to read.
+        Or another one, at most `slack` away on either side, at which it starts with less to read. Most formats start anywhere.
         """
+        return position
 
     def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
         """Give the rows at the positions of the piece, in order, without gaps; at least one chunk, which may be empty.
@@ -111,6 +114,36 @@ class FileReader(Reader, Protocol):
         Of the columns that are asked for, the schema has those that some file has. NeedsChange(SourceUnreadable) names a file
         that is not of the format, or whose columns do not go with those of another one.
         """
+
+
+class SourceFilesReader(FileReader):
+    """Reads files of a disk or a bucket. By number, reading starts at any row; by byte, where a line starts."""
+
+    _files: SourceFiles
+
+    def align(self, file: SourceFile, position: int, slack: int) -> int:
+        return line_start(self._files, file, position) if file.unit == "bytes" else position
+
+    def check_unchanged(self, file: SourceFile) -> None:
+        self._files.check_unchanged(file)
+
+
+class WrappingReader(Reader):
+    """Gives what another reader reads, changed. That one says where reading may start, and whether a file is what it was."""
+
+    inner: Reader
+
+    def inner_of(self, file: SourceFile) -> Reader:
+        return self.inner
+
+    def align(self, file: SourceFile, position: int, slack: int) -> int:
+        return self.inner_of(file).align(file, position, slack)
+
+    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
+        return self.inner_of(file).read(file, piece, schema, sizing)
+
+    def check_unchanged(self, file: SourceFile) -> None:
+        self.inner_of(file).check_unchanged(file)
 
 
 class StagingFormat(Protocol):

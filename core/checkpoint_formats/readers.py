@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TypeVar, assert_never
-
-import pyarrow as pa
 
 from checkpoint_formats.files.binary.reader import BinaryReader
 from checkpoint_formats.files.csv.reader import CsvReader
@@ -13,8 +11,7 @@ from checkpoint_formats.files.json.reader import JsonReader
 from checkpoint_formats.files.parquet.reader import ParquetReader
 from checkpoint_formats.files.partitioned import PartitionedReader
 from checkpoint_formats.files.source_files import SourceFiles
-from checkpoint_formats.port import Chunk, FileReader, Reader
-from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.port import FileReader, Reader, WrappingReader
 from checkpoint_formats.rows.selecting import SelectingReader, Selection, selection_of
 from checkpoint_formats.stage_results.reader import StageResultReader
 from checkpoint_protocol import reasons
@@ -26,7 +23,6 @@ from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import PinnedIceberg, PinnedTable
 from checkpoint_protocol.records.formats.lance import PinnedLance
 from checkpoint_protocol.records.inputs import SourceFile
-from checkpoint_protocol.rows.positions import Range
 
 _Pinned = TypeVar("_Pinned", PinnedIceberg, PinnedLance)
 
@@ -102,17 +98,11 @@ def _pinned(kind: type[_Pinned], table: PinnedTable | None) -> _Pinned:
     return table
 
 
-class UnionReader:
+class UnionReader(WrappingReader):
     """Reads each file by the reader of the source that it is of."""
 
     def __init__(self, members: Sequence[Reader]) -> None:
         self._members = members
 
-    def align(self, file: SourceFile, position: int, slack: int) -> int:
-        return self._members[file.source].align(file, position, slack)
-
-    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
-        return self._members[file.source].read(file, piece, schema, sizing)
-
-    def check_unchanged(self, file: SourceFile) -> None:
-        self._members[file.source].check_unchanged(file)
+    def inner_of(self, file: SourceFile) -> Reader:
+        return self._members[file.source]

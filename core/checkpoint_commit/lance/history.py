@@ -235,13 +235,13 @@ class LanceTag:
         return self.name.replace(EPOCH_VARIABLE, str(key.epoch))
 
     def refuse(self, dataset: Any, history: LanceHistory, key: EpochKey) -> None:
-        """See lance_tags.TaggedTable.refuse_tag."""
+        """See PylanceTable.refuse_tag."""
         at = self._version(dataset, self.of(key))
         if at is not None and not _is_of(key, at, dataset, history):
             raise self._taken(key, history.uri, at)
 
     def set(self, dataset: Any, history: LanceHistory, key: EpochKey, version: int) -> None:
-        """See lance_tags.TaggedTable.set_tag."""
+        """See PylanceTable.set_tag."""
         name = self.of(key)
         failed: Exception | None = None
         if (at := self._version(dataset, name)) is None:

@@ -298,10 +298,12 @@ class PylanceTable:
         return self._fence(read_version, fence_properties() | tombstone_properties(key))
 
     def refuse_tag(self, key: EpochKey) -> None:
+        """NeedsChange(TagExists) if a version that is not the epoch's own has the tag that the sink may name."""
         if self._tag is not None and (dataset := self._open()) is not None:
             self._tag.refuse(dataset, self._history, key)
 
     def set_tag(self, key: EpochKey, version: int) -> None:
+        """See to it that the version has the tag. NeedsChange if it cannot."""
         if self._tag is not None and (dataset := self._open()) is not None:
             self._tag.set(dataset, self._history, key, version)
 

@@ -10,28 +10,19 @@ are in the dataset afterwards.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from checkpoint_commit.lance import commit as lance
-from checkpoint_commit.lance.port import LanceTable
 from checkpoint_commit.outcomes import CommitOutcome, Committed, Rejected, TryLater
 from checkpoint_commit.results import Results
 from checkpoint_protocol.errors import NeedsChange, Retryable
-from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 
-
-class TaggedTable(LanceTable, Protocol):
-    """The dataset of a sink that may name a tag."""
-
-    def refuse_tag(self, key: EpochKey) -> None:
-        """NeedsChange(TagExists) if a version that is not the epoch's own has the tag."""
-
-    def set_tag(self, key: EpochKey, version: int) -> None:
-        """See to it that the version has the tag. NeedsChange if it cannot."""
+if TYPE_CHECKING:
+    from checkpoint_commit.lance.table import PylanceTable
 
 
-def commit(table: TaggedTable, ledger: Ledger, results: Results) -> CommitOutcome:
+def commit(table: PylanceTable, ledger: Ledger, results: Results) -> CommitOutcome:
     """Put the results into the dataset, once, and see to it that the version with them has its tag."""
     try:
         if ledger.commits.read_claim(0) is None:

@@ -137,7 +137,7 @@ def read_columns(
         paths = [file.path for file in found]
         keys = [key for key in folders_of(paths[0]) if key in described.schema.names]
         own = replace(described, schema=pa.schema([field for field in described.schema if field.name not in keys]))
-        return (*read_columns(source, reader.of_format(paths[0]), found, own), *_of_folders(source, keys, paths))
+        return (*read_columns(source, reader.inner_of(found[0]), found, own), *_of_folders(source, keys, paths))
     if isinstance(reader, JsonReader):
         return infer_fields(source, described, reader.samples(described.files))
     if not isinstance(reader, CsvReader):

@@ -10,7 +10,7 @@ import pyarrow as pa
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.numbering import empty_chunk
 from checkpoint_formats.files.partition_folders import PartitionColumns, folders_of, keys_of
-from checkpoint_formats.port import Chunk, Described, FileReader
+from checkpoint_formats.port import Chunk, Described, FileReader, WrappingReader
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.where import Filter
 from checkpoint_protocol import reasons
@@ -24,7 +24,7 @@ from checkpoint_protocol.rows.positions import Range
 Make = Callable[[FilesSource, Condition | None], FileReader]
 
 
-class PartitionedReader:
+class PartitionedReader(WrappingReader, FileReader):
     """Reads files by the reader of their format, and gives each row the values of its file's folders.
 
     The values are as certain as the path, by which the file is recorded. A file that has a column of that name itself is refused:
@@ -43,9 +43,9 @@ class PartitionedReader:
         #: By the keys of folders. The first is made now, so that what the source says wrong of its format is told here.
         self._readers: dict[tuple[str, ...], FileReader] = {(): make(source, condition)}
 
-    def of_format(self, path: str) -> FileReader:
+    def inner_of(self, file: SourceFile | FoundFile) -> FileReader:
         """Return the reader of what a file has itself."""
-        keys = tuple(folders_of(path))
+        keys = tuple(folders_of(file.path))
         if keys not in self._readers:
             types = {name: text for name, text in self._source.types.items() if name not in keys}
             own = self._source.model_copy(update={"types": types})
@@ -54,11 +54,11 @@ class PartitionedReader:
         return self._readers[keys]
 
     def check(self, file: FoundFile) -> None:
-        self.of_format(file.path).check(file)
+        self.inner_of(file).check(file)
 
     def describe(self, found: Sequence[FoundFile]) -> Described:
         paths = [file.path for file in found]
-        described = self.of_format(paths[0]).describe(found)  # first: the folder of a table is refused as such
+        described = self.inner_of(found[0]).describe(found)  # first: the folder of a table is refused as such
         keys = keys_of(paths)
         stray = [name for name in self._source.types if name not in keys]
         if stray and not self._source.is_text:
@@ -82,14 +82,8 @@ class PartitionedReader:
         schema = pa.schema([*described.schema, *self._partitions.schema(chosen, paths)])
         return replace(described, schema=schema, known=(*described.known, *keys))
 
-    def align(self, file: SourceFile, position: int, slack: int) -> int:
-        return self.of_format(file.path).align(file, position, slack)
-
-    def check_unchanged(self, file: SourceFile) -> None:
-        self.of_format(file.path).check_unchanged(file)
-
     def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
-        inner = self.of_format(file.path)
+        inner = self.inner_of(file)
         keys = [key for key in folders_of(file.path) if key in schema.names]
         if not keys:
             yield from inner.read(file, piece, schema, sizing)

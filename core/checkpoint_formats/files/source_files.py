@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ from checkpoint_formats.files.locations import FoundFile
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.places.outputs import find_file_in, refuse
-from checkpoint_protocol.places.patterns import Pattern, is_wild, split
+from checkpoint_protocol.places.patterns import is_wild, split
 from checkpoint_protocol.places.source_paths import Location, better_name, is_folder, locate
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.places.uris import hint_on_pattern
@@ -37,14 +37,6 @@ _TURNS: Final = 4
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
-
-
-class _Medium(Protocol):
-    def head(self, location: Location) -> FoundFile | None: ...
-    def identify(self, location: Location) -> str | None: ...
-    def walk(self, folder: Location, pattern: Pattern) -> Iterator[FoundFile]: ...
-    def read_range(self, location: Location, start: int, end: int) -> bytes: ...
-    def open_arrow(self, location: Location) -> pa.NativeFile: ...
 
 
 class SourceFiles:
@@ -126,7 +118,7 @@ class SourceFiles:
         location = locate(path)
         return self._medium(location).open_arrow(location)
 
-    def _medium(self, location: Location) -> _Medium:
+    def _medium(self, location: Location) -> Disk | Buckets:
         return self._buckets if location.root else self._disk
 
 

@@ -15,7 +15,7 @@ from checkpoint_formats.kafka.cluster import Cluster
 from checkpoint_formats.kafka.columns import WAY_OUT, metadata_column, metadata_fields, parse_values
 from checkpoint_formats.kafka.failures import lost, unreadable
 from checkpoint_formats.kafka.records import RecordReader, Records, offset_of
-from checkpoint_formats.port import Chunk
+from checkpoint_formats.port import Chunk, Reader
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.type_names import parse_type
 from checkpoint_protocol.errors import CheckpointError
@@ -30,7 +30,7 @@ _CHUNK_BYTES: Final = 8 << 20
 _FIRST_ROWS: Final = 100
 
 
-class KafkaReader:
+class KafkaReader(Reader):
     """Positions are offsets. `sets_apart`: values that cannot be read, and with onLost: Skip lost offsets, are rows that failed.
 
     Reading may begin at any offset.
@@ -45,9 +45,6 @@ class KafkaReader:
         self._types = {name: parse_type(name, text) for name, text in source.types.items()}
         self._cluster = Cluster(source, storage)
         self._records = RecordReader(self._cluster)
-
-    def align(self, file: SourceFile, position: int, slack: int) -> int:
-        return position
 
     def check_unchanged(self, file: SourceFile) -> None:
         self._cluster.check_unchanged(file)

@@ -22,7 +22,7 @@ from checkpoint_formats.lance.datasets import (
     source_file_of,
 )
 from checkpoint_formats.lance.made_since import MADE_AT, find_made_since, fragments_at, has_made_since, transaction_of
-from checkpoint_formats.port import Chunk, Described
+from checkpoint_formats.port import Chunk, Described, Reader
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.plain_types import as_plain, plain_schema
 from checkpoint_protocol import reasons
@@ -41,7 +41,7 @@ _DECODE_BYTES: Final = 16 << 20
 _READ_AHEAD_BATCHES: Final = 2
 
 
-class LanceReader:
+class LanceReader(Reader):
     """Positions are row numbers in a fragment as it was written: deleted rows have positions, and give none.
 
     A range is read without what is before it.
@@ -52,9 +52,6 @@ class LanceReader:
         self._storage = storage
         self._dataset: Any = None
         self._alive: tuple[int | None, np.ndarray[Any, Any]] = (None, np.empty(0))
-
-    def align(self, file: SourceFile, position: int, slack: int) -> int:
-        return position
 
     def check_unchanged(self, file: SourceFile) -> None:
         """A version's fragments never change: they are the same if the version is there, and has them."""

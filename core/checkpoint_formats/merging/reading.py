@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from checkpoint_formats.merging.keys import column_of
 from checkpoint_formats.merging.matching import Found, LoadPart, Matcher, open_matcher
-from checkpoint_formats.port import Chunk, Reader
+from checkpoint_formats.port import Chunk, Reader, WrappingReader
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol.records import Merge, MergeKeysRecord
 from checkpoint_protocol.records.inputs import SourceFile
@@ -30,8 +30,8 @@ Positions = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(slots=True)
-class MatchingReader:
-    """Gives where rows lie that are to be deleted, instead of the rows of an inner reader. A Reader.
+class MatchingReader(WrappingReader):
+    """Gives where rows lie that are to be deleted, instead of the rows of an inner reader.
 
     Positions are those of the file that is read; a file is read as a whole, by one task.
     """
@@ -52,9 +52,6 @@ class MatchingReader:
         """A file is not cut: its deletes would be in several files."""
         assert file.end is not None
         return file.end
-
-    def check_unchanged(self, file: SourceFile) -> None:
-        self.inner.check_unchanged(file)
 
     def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
         found = self._found(file, piece)

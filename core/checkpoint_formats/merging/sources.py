@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from checkpoint_formats.merging.keys import Keys, PutPart
 from checkpoint_formats.merging.reading import MatchingReader, Positions, numbers_of
-from checkpoint_formats.port import Chunk
+from checkpoint_formats.port import Chunk, WrappingReader
 from checkpoint_formats.readers import reader_for
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.nested import no_rows
@@ -29,28 +29,22 @@ _PATH: Final = pa.dictionary(pa.int32(), pa.string())
 
 
 @dataclass(frozen=True, slots=True)
-class RewritingReader:
-    """Gives the rows of files that have rows to be deleted, as `file_path`, `stays` and `row`, and none of other files. A Reader.
+class RewritingReader(WrappingReader):
+    """Gives the rows of files that have rows to be deleted, as `file_path`, `stays` and `row`, and none of other files.
 
     `rows`: the columns of a row, all that the table has. Rows that are deleted already are not given.
     """
 
-    matching: MatchingReader
+    inner: MatchingReader
     rows: pa.Schema
-
-    def align(self, file: SourceFile, position: int, slack: int) -> int:
-        return self.matching.align(file, position, slack)
-
-    def check_unchanged(self, file: SourceFile) -> None:
-        self.matching.check_unchanged(file)
 
     def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
         # Matched as a whole, also where only the rest is left to be read: all its segments write it anew, or none does.
-        gone = self.matching.rows_to_delete(file, Range(file=piece.file, start=0, end=file.end))
+        gone = self.inner.rows_to_delete(file, Range(file=piece.file, start=0, end=file.end))
         if not len(gone):
             yield Chunk(_batch(file.path, no_rows(self.rows), pa.array([], pa.bool_())), *_ends(piece))
             return
-        for chunk in self.matching.inner.read(file, piece, self.rows, sizing):
+        for chunk in self.inner.inner.read(file, piece, self.rows, sizing):
             stays = pa.array(~_are_in(numbers_of(chunk).to_numpy(), gone))
             yield Chunk(_batch(file.path, chunk.batch, stays), chunk.start, chunk.end, chunk.kept)
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkpoint_formats.port import Chunk, Reader
+from checkpoint_formats.port import Chunk, Reader, WrappingReader
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.where import Filter
 from checkpoint_protocol.manifest.sources.source import Source
@@ -43,7 +43,7 @@ def selection_of(source: Source) -> Selection:
     return Selection(source.columns, None if source.where is None else parse_where(source.where))
 
 
-class SelectingReader:
+class SelectingReader(WrappingReader):
     """Gives what another reader reads without the rows that `where` does not take, and without columns nobody asked for.
 
     The schema that `read` is given is the one under which the input is recorded: with the columns of `where`. The batches have
@@ -52,23 +52,17 @@ class SelectingReader:
 
     def __init__(self, selection: Selection, inner: Reader) -> None:
         self._selection = selection
-        self._inner = inner
+        self.inner = inner
 
     def given_schema(self, schema: pa.Schema) -> pa.Schema:
         columns = self._selection.columns
         return schema if columns is None else pa.schema([schema.field(name) for name in columns])
 
-    def align(self, file: SourceFile, position: int, slack: int) -> int:
-        return self._inner.align(file, position, slack)
-
-    def check_unchanged(self, file: SourceFile) -> None:
-        self._inner.check_unchanged(file)
-
     def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
         condition = self._selection.condition
         rows = None if condition is None else Filter(condition, schema)
         given = self.given_schema(schema)
-        for chunk in self._inner.read(file, piece, schema, sizing):
+        for chunk in self.inner.read(file, piece, schema, sizing):
             taken = chunk if rows is None else _take(chunk, rows)
             if len(given) == len(schema):
                 yield taken

@@ -6,14 +6,17 @@ Credentials go to no other servers than those that their entry names, whatever a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, field_serializer, model_validator
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.places.patterns import NamespacePattern, Tenant
-from checkpoint_protocol.places.setting_values import Secret, SecretRef, SettingsPlace, SettingsSection, in_full, reveal
+from checkpoint_protocol.places.patterns import NamespacePattern
+from checkpoint_protocol.places.setting_values import Secret, SecretRef, SettingsSection, in_full, reveal
+
+if TYPE_CHECKING:
+    from checkpoint_protocol.places.storage import StorageSettings
 
 #: host:port
 BrokerAddress = Annotated[str, Field(pattern=r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}$", max_length=300)]
@@ -58,20 +61,7 @@ class KafkaEntry(SettingsSection):
         return in_full(secret)
 
 
-class KafkaSettings(Protocol):
-    """What is asked of the settings."""
-
-    @property
-    def kafka(self) -> tuple[KafkaEntry, ...]: ...
-
-    @property
-    def place(self) -> SettingsPlace: ...
-
-    @property
-    def tenant(self) -> Tenant | None: ...
-
-
-def client_properties(servers: Sequence[str], settings: KafkaSettings) -> dict[str, str]:
+def client_properties(servers: Sequence[str], settings: StorageSettings) -> dict[str, str]:
     """Return the properties by which clients of librdkafka reach a cluster. NeedsChange if it is not granted.
 
     Without an entry they say who we are to nobody: plain text, and no credentials.

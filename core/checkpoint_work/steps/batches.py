@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import itemgetter
-from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Final, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from checkpoint_formats.rows.selecting import Addresses
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest.steps import MOST_ROWS_OF_A_BATCH, Step
 from checkpoint_protocol.records import RowKey, RowPosition
@@ -59,14 +58,6 @@ class Batch(Protocol):
 
     def slice(self: _Self, start: int, end: int) -> _Self:
         """Return the rows from one to before another, with what lies up to the first of the next part."""
-
-
-@runtime_checkable
-class Addressed(Protocol):
-    """A batch of a dataset's rows, to which what is made of them can go."""
-
-    def addresses(self) -> Addresses:
-        """Return where the rows are."""
 
 
 @dataclass(frozen=True, slots=True)

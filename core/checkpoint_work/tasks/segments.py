@@ -26,11 +26,12 @@ from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import KeysCovered, LaunchRecord, PositionsCovered, Seal
 from checkpoint_work.process.reporting import InHand
-from checkpoint_work.steps.batches import Addressed, Batch, Failed
+from checkpoint_work.steps.batches import Batch, Failed
 from checkpoint_work.steps.flow import Finished, Speed, Steps
 from checkpoint_work.steps.quarantine import Allowance, QuarantineOfSegment
 from checkpoint_work.tasks.ending import Ending, Left
 from checkpoint_work.tasks.row_lineage import LineageOfSegment
+from checkpoint_work.tasks.rows_by_position import PlacedChunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +181,7 @@ def _addressed(made: pa.RecordBatch, batches: Sequence[Batch]) -> pa.RecordBatch
     number = made.schema.get_field_index(ROW_ADDRESS)
     if number < 0:
         return made
-    addresses = np.concatenate([batch.addresses() for batch in batches if isinstance(batch, Addressed)])
+    addresses = np.concatenate([batch.addresses() for batch in batches if isinstance(batch, PlacedChunk)])
     return made.set_column(number, made.schema.field(number), pa.array(addresses[made.column(number).to_numpy()]))
 
 

@@ -10,7 +10,7 @@ import base64
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 from pyiceberg.conversions import to_bytes
 from pyiceberg.expressions import BooleanExpression
@@ -39,15 +39,6 @@ class Extent(Enum):
     ALL = "all"
     SOME = "some"
     NONE = "none"
-
-
-class Replaced(Protocol):
-    """Says of data files whether their rows are replaced."""
-
-    @property
-    def is_everything(self) -> bool: ...
-
-    def extent(self, file: DataFile) -> Extent: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +120,10 @@ class Matching:
                 expression_evaluator(values, strict_projection(schema, spec)(self._expression), case_sensitive=True),
             )
         return self._by_spec[spec_id]
+
+
+#: Says of data files whether their rows are replaced.
+Replaced = Everything | InPartitions | Matching
 
 
 def _told(judge: Callable[[Any], bool], file: DataFile, otherwise: bool) -> bool:

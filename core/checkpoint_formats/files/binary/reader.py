@@ -12,7 +12,7 @@ from checkpoint_formats.failures import unreadable, vanished
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.numbering import empty_chunk
 from checkpoint_formats.files.source_files import SourceFiles
-from checkpoint_formats.port import Chunk, Described
+from checkpoint_formats.port import Chunk, Described, SourceFilesReader
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.plain_types import as_plain
 from checkpoint_formats.rows.where import Filter
@@ -39,7 +39,7 @@ _COLUMNS: Final = pa.schema(
 _ABOUT_ONE_FILE: Final = (reasons.CREDENTIALS_REFUSED, reasons.SOURCE_UNREADABLE)
 
 
-class BinaryReader:
+class BinaryReader(SourceFilesReader):
     """A file has one row, which is known by number: 0. What its columns say besides the content is as the input was fixed.
 
     The content is read only where it is asked for, and where the rest does not say that `where` leaves the file out. One that
@@ -66,9 +66,6 @@ class BinaryReader:
         schema = pa.schema([_COLUMNS.field(name) for name in names])
         return Described(described, schema, f"source file {found[0].path}", tuple(_COLUMNS.names))
 
-    def align(self, file: SourceFile, position: int, slack: int) -> int:
-        return position
-
     def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
         self._files.check_unchanged(file)
         if piece.start == piece.end or not self._may_be_taken(file, schema):
@@ -87,9 +84,6 @@ class BinaryReader:
                 yield Chunk(nothing, piece.start, piece.end, failed=error)
                 return
         yield Chunk(_row(file, schema, content), piece.start, piece.end)
-
-    def check_unchanged(self, file: SourceFile) -> None:
-        self._files.check_unchanged(file)
 
     def _may_be_taken(self, file: SourceFile, schema: pa.Schema) -> bool:
         if self._condition is None:

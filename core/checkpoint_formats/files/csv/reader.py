@@ -14,7 +14,7 @@ from checkpoint_formats.failures import explain, unreadable
 from checkpoint_formats.files.csv.dialect import EMPTY_LINE, EMPTY_LINE_WAY_OUT, FIRST_WAY_OUT, WAY_OUT, CsvDialect
 from checkpoint_formats.files.csv.inferred_columns import InferredColumns, Sample, infer_types
 from checkpoint_formats.files.csv.stream import CsvStream, is_read_from_its_start
-from checkpoint_formats.files.lines import Lines, first_line, line_start, piece_of_lines, read_beginning
+from checkpoint_formats.files.lines import Lines, first_line, piece_of_lines, read_beginning
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.numbering import empty_chunk, number_rows
 from checkpoint_formats.files.parsing import (
@@ -27,7 +27,7 @@ from checkpoint_formats.files.parsing import (
 )
 from checkpoint_formats.files.source_files import SourceFiles, for_each
 from checkpoint_formats.files.texts import MARK_BYTES, byte_order_mark
-from checkpoint_formats.port import Chunk, Described
+from checkpoint_formats.port import Chunk, Described, SourceFilesReader
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.plain_types import as_plain
 from checkpoint_formats.rows.type_names import parse_type
@@ -86,7 +86,7 @@ class _Header:
     names: tuple[str, ...]
 
 
-class CsvReader:
+class CsvReader(SourceFilesReader):
     """Positions are bytes; in gzip files, and with the options multiLine and escape, row numbers.
 
     A column goes by the name that the first line of its file gives it; what a file does not have is NULL in its rows. Without
@@ -165,9 +165,6 @@ class CsvReader:
             known |= dict.fromkeys(others)
         return tuple(known)
 
-    def align(self, file: SourceFile, position: int, slack: int) -> int:
-        return position if file.unit == "records" else line_start(self._files, file, position)
-
     def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
         self._files.check_unchanged(file)
         if file.unit == "records":
@@ -190,9 +187,6 @@ class CsvReader:
         for lines in piece_of_lines(self._files, file, piece.start, end, lambda: sizing.size_bytes):
             parsed = parse_lines(file.path, lines, parse, WAY_OUT, sets_apart=self._sets_apart)
             yield from chunks_of_lines(file.path, parsed, schema, spaces_are_blank=False)
-
-    def check_unchanged(self, file: SourceFile) -> None:
-        self._files.check_unchanged(file)
 
     def _examine(self, file: FoundFile) -> tuple[SourceFile, tuple[str, ...] | None]:
         """Return a file's record and its column names; None if it has no text."""

@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from checkpoint_formats.failures import reading, unreadable
 from checkpoint_formats.files.json.objects import FIRST_WAY_OUT, WAY_OUT, check_objects, infer_schema, parse_objects
-from checkpoint_formats.files.lines import Lines, line_blocks, line_start, piece_of_lines
+from checkpoint_formats.files.lines import Lines, line_blocks, piece_of_lines
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.numbering import empty_chunk, number_rows
 from checkpoint_formats.files.parsing import BadLine, chunks_of_lines, parse_lines, parse_or_name_the_line, without_bad_lines
 from checkpoint_formats.files.source_files import SourceFiles, for_each
 from checkpoint_formats.files.texts import MARK_BYTES, TextStream, byte_order_mark, is_gzip
-from checkpoint_formats.port import Chunk, Described
+from checkpoint_formats.port import Chunk, Described, SourceFilesReader
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.type_names import parse_type
 from checkpoint_protocol.manifest.sources.source import FilesSource
@@ -29,7 +29,7 @@ _SAMPLE_FILES: Final = 3
 _ELSE: Final = ", or give a field that the first rows do not have a type by source.files.types"
 
 
-class JsonReader:
+class JsonReader(SourceFilesReader):
     """Positions are bytes; in gzip files, row numbers.
 
     The columns are those of the first files' first rows, and those that source.files.types names. A field that comes up only
@@ -62,9 +62,6 @@ class JsonReader:
         names = [name for name in self._columns or schema.names if name in schema.names]
         return Described(described, pa.schema([schema.field(name) for name in names]), first, tuple(schema.names), _ELSE)
 
-    def align(self, file: SourceFile, position: int, slack: int) -> int:
-        return position if file.unit == "records" else line_start(self._files, file, position)
-
     def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
         self._files.check_unchanged(file)
         others: Final = "ignore" if self._columns else "error"
@@ -88,9 +85,6 @@ class JsonReader:
             yield empty_chunk(piece, schema)
         for lines in piece_of_lines(self._files, file, piece.start, end, lambda: sizing.size_bytes):
             yield from chunks_of_lines(file.path, parsed(lines), schema, spaces_are_blank=True)
-
-    def check_unchanged(self, file: SourceFile) -> None:
-        self._files.check_unchanged(file)
 
     def _examine(self, file: FoundFile) -> SourceFile:
         if is_gzip(file.path, self._compression):

@@ -16,7 +16,7 @@ from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.numbering import empty_chunk
 from checkpoint_formats.files.parquet.footers import PROBLEM, WAY_OUT, Footers
 from checkpoint_formats.files.source_files import SourceFiles, for_each, streamed_each
-from checkpoint_formats.port import Chunk, Described, in_chunks
+from checkpoint_formats.port import Chunk, Described, SourceFilesReader, in_chunks
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.parquet_rows import nearest_start, open_parquet, row_batches
 from checkpoint_formats.rows.plain_types import as_plain, plain_schema
@@ -94,7 +94,7 @@ def _table_in(files: SourceFiles, folder: str) -> _Kind | None:
     return None
 
 
-class ParquetReader:
+class ParquetReader(SourceFilesReader):
     """Positions are row numbers. The columns of the files are united by name; what a file does not have is NULL in its rows."""
 
     def __init__(
@@ -148,9 +148,6 @@ class ParquetReader:
             names = [name for name in schema.names if name in present]
             for batch, start, stop in row_batches(parquet, piece.start, end, names, self._may_take(schema)):
                 yield from in_chunks(None if batch is None else as_plain(batch, schema), start, stop, schema, sizing)
-
-    def check_unchanged(self, file: SourceFile) -> None:
-        self._files.check_unchanged(file)
 
     def _may_take(self, schema: pa.Schema) -> Callable[[pq.RowGroupMetaData], bool]:
         """Return whether a row group may have rows that the condition takes; the others need not be read."""

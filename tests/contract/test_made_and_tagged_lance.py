@@ -6,12 +6,14 @@ import datetime
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import lance
 import pyarrow as pa
 import pytest
+from pydantic import SecretStr
 
 from checkpoint_commit.lance import tags as lance_tags
 from checkpoint_commit.lance.table import PylanceTable
@@ -23,15 +25,17 @@ from checkpoint_formats.lance.stager import LanceStager
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.plain_types import decode_schema, encode_schema
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.manifest.sources.source import LanceSource
 from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.places.storage import StorageEntry
 from checkpoint_protocol.records import Append, LanceTarget, StagedFile
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_work.steps.values.schema_cast import fit_array
+from tests.support.http_server import serving_by
 from tests.support.places import LancePlace, on_disk, on_s3
 from tests.support.records import DIGEST, KEY, ledger_over
 from tests.support.stores import MemoryStore
@@ -308,6 +312,39 @@ def test_a_column_that_cannot_be_made_so_is_named_and_nothing_is_made(tmp_path: 
     with pytest.raises(NeedsChange, match=said):
         format_of(sink(world, **create)).check_schema(IMAGES)
     assert not place.exists()
+
+
+class Full(BaseHTTPRequestHandler):
+    """A bucket without objects, which takes none."""
+
+    LISTING = b"<ListBucketResult><Name>b</Name><KeyCount>0</KeyCount><IsTruncated>false</IsTruncated></ListBucketResult>"
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.LISTING)))
+        self.end_headers()
+        self.wfile.write(self.LISTING)
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(403)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_a_dataset_that_the_store_does_not_take_is_tried_again_and_nothing_is_said_against_the_schema() -> None:
+    key = SecretStr("x")
+    with serving_by(Full) as url:
+        entry = StorageEntry(prefix="s3://bucket", endpoint=url, region="us-east-1", access_key_id=key, secret_access_key=key)
+        port = PylanceTable("s3://bucket/rows.lance", Settings(storage=(entry,)))
+
+        with pytest.raises(Retryable, match=r"could not be made: .* PUT") as caught:
+            port.create(encode_schema(SCHEMA), Sink.model_validate({"lance": {"uri": "s3://bucket/rows.lance"}, "create": True}))
+
+    assert caught.value.reason == reasons.STORE_UNAVAILABLE
 
 
 def test_a_dataset_whose_blobs_may_lie_in_objects_of_their_own_is_refused_by_the_column(tmp_path: Path) -> None:

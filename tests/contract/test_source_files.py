@@ -199,6 +199,19 @@ def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
     return buffer.getvalue()
 
 
+@pytest.mark.parametrize(("compression", "at"), [("none", 4), ("snappy", 80), ("zstd", 80), ("lz4", 80), ("brotli", 80)])
+def test_an_object_of_spoiled_parquet_is_unreadable_and_not_the_networks_fault(bucket: Bucket, compression: str, at: int) -> None:
+    data = parquet_bytes(table_of(5_000), compression=compression, use_dictionary=False)
+    path = bucket.put("x.parquet", data[:at] + b"\xff" * 500 + data[at + 500 :])
+    reader = open_reader("parquet", bucket.settings())
+    (file,), schema = reader.describe([path])
+
+    with pytest.raises(NeedsChange) as refused:
+        list(reader.read(file, whole(file), schema, BatchSizing(interval_s=60.0)))
+
+    assert refused.value.reason == reasons.SOURCE_UNREADABLE
+
+
 @pytest.mark.parametrize("fetch_bytes", [0, 128 << 20])
 def test_parquet_rows_come_once(bucket: Bucket, monkeypatch: pytest.MonkeyPatch, fetch_bytes: int) -> None:
     """Row groups fetched at once, and streamed because they are large."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import datetime
 import itertools
+import json
 import re
 import sys
 import uuid
@@ -1017,6 +1018,22 @@ def test_a_table_with_a_type_that_pyiceberg_does_not_know_is_refused_with_the_ty
     with pytest.raises(NeedsChange) as caught:
         load_source(source, on_rest.place.settings)
     assert kind in caught.value.message
+
+
+def test_a_default_that_pyiceberg_cannot_read_is_refused_with_its_type(tmp_path: Path) -> None:
+    place = on_disk(tmp_path, "iceberg")
+    assert isinstance(place, IcebergPlace)
+    world = RealWorld(place)
+    world.create(FLAT)
+    path = Path(place.table().metadata_location.removeprefix("file://"))
+    metadata = json.loads(path.read_text())
+    metadata["schemas"][0]["fields"][0] |= {"type": "timestamp_ns", "initial-default": "2020-01-02T03:04:05.000006007"}
+    path.write_text(json.dumps(metadata))
+
+    message = refused(world)
+
+    assert "timestamp_ns" in message
+    assert "drop the column, or its default" in message
 
 
 _MOMENT = datetime.datetime.fromisoformat("2020-01-02T03:04:05.000006")

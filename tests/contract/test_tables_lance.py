@@ -22,11 +22,13 @@ import pytest
 from checkpoint_commit.changes import Change, StagedChange
 from checkpoint_commit.footers import Footers
 from checkpoint_commit.lance import commit as lance_protocol
+from checkpoint_commit.lance.files.footers import LanceFooters
 from checkpoint_commit.lance.port import LanceState, LanceTable
 from checkpoint_commit.lance.probe import refuse_lance_without_fences
 from checkpoint_commit.lance.table import PylanceTable
 from checkpoint_commit.outcomes import CommitBlocked, Committed, Landed, Refused, Rejected, RequestOutcome
 from checkpoint_commit.results import Results
+from checkpoint_commit.staged_files import Tails
 from checkpoint_formats.lance.stager import LanceStager
 from checkpoint_formats.rows.plain_types import encode_schema
 from checkpoint_protocol import reasons
@@ -34,6 +36,7 @@ from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sink import Sink
+from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.places.storage import lance_options
 from checkpoint_protocol.records import Append, ClaimRecord, LanceBase, LanceFragment, LanceTarget, OverwriteAll
 from checkpoint_protocol.tables.lance import LanceSink
@@ -429,6 +432,32 @@ def test_a_commit_that_lance_never_takes_is_refused_by_name_and_not_tried_again(
     assert real.ids() == []
 
 
+def test_a_schema_that_lance_never_takes_is_refused_by_name(real: RealWorld) -> None:
+    twice = pa.schema([("id", pa.int64()), ("id", pa.int64())])
+
+    with pytest.raises(NeedsChange, match='Duplicate field name "id"') as refused:
+        real.port()._request(real.latest, lance.LanceOperation.Overwrite(twice, []), {})
+
+    assert refused.value.reason == reasons.STAGED_RESULT_REFUSED
+
+
+def test_a_dataset_that_a_later_lance_has_written_is_refused_by_name(tmp_path: Path) -> None:
+    """Lance writes which of its features a writer has to know: here one that no Lance knows yet."""
+    uri = tmp_path / "rows.lance"
+    dataset = lance.write_dataset(SCHEMA.empty_table(), uri, enable_stable_row_ids=True)
+    fragments = lance.fragment.write_fragments(rows_of([1]), uri)
+    (manifest,) = (uri / "_versions").glob("*.manifest")
+    features, and_another = b"\x48\x02\x50\x02", b"\x48\x02\x50\x40"
+    written = manifest.read_bytes()
+    assert written.count(features) == 1
+    manifest.write_bytes(written.replace(features, and_another))
+
+    with pytest.raises(NeedsChange, match="cannot be written by this version of Lance") as refused:
+        PylanceTable(str(uri), Settings())._request(dataset.version, lance.LanceOperation.Append(fragments), {})
+
+    assert refused.value.reason == reasons.STAGED_RESULT_REFUSED
+
+
 def test_no_dataset_has_nothing_to_bury(bare: RealWorld) -> None:
     ledger = claimed_ledger(LanceState(TOKEN, 3, None, True))
 
@@ -652,6 +681,23 @@ def test_a_staged_file_that_is_gone_or_has_another_size_is_named(real: RealWorld
         missing = incompatibility(real, real.target(), lie)
         assert missing.reason == reasons.STAGED_FILE_MISSING
         assert lie.files[0].path in missing.message
+
+
+def test_a_store_that_is_gone_while_a_staged_file_is_looked_at_is_worth_another_try(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Lance asks another endpoint than we do, and nobody listens there."""
+    world = make_world("s3", tmp_path, request)
+    assert isinstance(world, RealWorld)
+    world.place.create(SCHEMA)
+    (staged,) = world.stage(1)
+    nobody = {**world.place.options, "aws_endpoint": "http://127.0.0.1:1", "client_max_retries": "0"}
+    footers = LanceFooters(world.place.uri, nobody, Tails(world.place.settings))
+
+    with pytest.raises(Retryable, match=r"could not be read: .*http://127\.0\.0\.1:1/") as caught:
+        footers.count_rows(staged.files[0].path, staged.files[0].fields)
+
+    assert caught.value.reason == reasons.STORE_UNAVAILABLE
 
 
 def test_a_dataset_that_was_made_again_is_replaced_although_all_else_fits(real: RealWorld) -> None:

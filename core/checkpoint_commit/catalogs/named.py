@@ -296,19 +296,19 @@ def _of_warehouse(error: OSError, name: str, settings: SettingsPlace) -> Checkpo
 
 def _of_sqlite(cause: sqlite3.Error, name: str, uri: str) -> CheckpointError | None:
     """Return what is said of a file of SQLite: nobody has to answer there. `uri`: where its path is set."""
-    text = str(cause)
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # the rest of it says more of how it came
     if (full := disk_full(cause, f"the SQLite file of the catalog {name!r} ({uri})")) is not None:
         return full
-    if "unable to open database file" in text:
+    if code == sqlite3.SQLITE_CANTOPEN:
         return Retryable(
             reasons.CATALOG_UNAVAILABLE,
             f"the SQLite file of the catalog {name!r} cannot be opened or made: check that its folder is there and can be "
             f"written, and {uri}",
         )
-    if "readonly database" in text:
+    if code == sqlite3.SQLITE_READONLY:
         return NeedsChange(
             reasons.CREDENTIALS_REFUSED,
-            f"the SQLite file of the catalog {name!r} cannot be written ({text}): check the permissions of the file and its "
+            f"the SQLite file of the catalog {name!r} cannot be written ({cause}): check the permissions of the file and its "
             f"folder, in which SQLite makes files of its own, and {uri}",
         )
     return None

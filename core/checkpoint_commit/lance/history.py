@@ -20,6 +20,7 @@ from checkpoint_protocol.identity import KEY_PROPERTY_PREFIX, EpochKey, new_toke
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.tables.lance import EPOCH_VARIABLE
 
+_IS_GONE: Final = "does not exist"  # so Lance says that the version is not there which a tag is to be on
 _KEY: Final = f"{KEY_PROPERTY_PREFIX}key"
 _NAME: Final = f"{KEY_PROPERTY_PREFIX}name"
 _FENCE: Final = f"{KEY_PROPERTY_PREFIX}fence"
@@ -255,7 +256,7 @@ class LanceTag:
         if at is not None:
             taken = self._taken(key, history.uri, at)
             raise NeedsChange(taken.reason, f"{taken.message}; the rows are in the dataset, in version {version}")
-        if failed is not None and f":{version} does not exist" in str(failed):
+        if failed is not None and f":{version} {_IS_GONE}" in str(failed):
             raise NeedsChange(
                 reasons.TABLE_UNSUPPORTED,
                 f"version {version} of the Lance dataset {history.uri}, which has the rows, was cleaned up before it could get "

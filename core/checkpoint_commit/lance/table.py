@@ -30,7 +30,7 @@ from checkpoint_commit.lance.history import (
 from checkpoint_commit.lance.port import LanceState
 from checkpoint_commit.outcomes import Former, Landed, Presence, Refused, Rejected, RequestOutcome, Unanswered
 from checkpoint_commit.staged_files import Tails, find_missing
-from checkpoint_formats.lance.datasets import open_dataset
+from checkpoint_formats.lance.datasets import STORE_FAILED, open_dataset
 from checkpoint_formats.rows.plain_types import decode_schema, encode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
@@ -139,7 +139,7 @@ class PylanceTable:
             )
         except Exception as error:
             if self._open() is None:
-                if "LanceError(IO)" in str(error):
+                if STORE_FAILED in str(error):
                     raise Retryable(reasons.STORE_UNAVAILABLE, f"{self._uri} could not be made: {one_line(error)}") from error
                 raise NeedsChange(
                     reasons.OUTPUT_SCHEMA_WRONG,

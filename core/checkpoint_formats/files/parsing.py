@@ -23,6 +23,7 @@ _SHOWN_BYTES: Final = 60
 MOST_PARTS_OF_A_SAMPLE: Final = 1_000
 #: What pyarrow quotes of a line after this is the line, up to its end.
 _QUOTED_LINE: Final = re.compile(r"(Expected \d+ columns, got \d+): .*")
+_BAD_VALUE: Final = "conversion error"  # so it says that a value does not fit its column, and quotes it
 
 
 class NotOneRowALine(ValueError):
@@ -127,7 +128,7 @@ def without_bad_lines(path: str, lines: Lines, parse: Callable[[Lines], object])
 def what_is_wrong(line: Lines, cause: Exception) -> str:
     """Say why a line cannot be read: with the value at fault, or, where it is no row at all, with its first characters."""
     problem = _QUOTED_LINE.sub(r"\1", explain(cause))
-    if "conversion error" in problem or not (beginning := _beginning(line)):
+    if _BAD_VALUE in problem or not (beginning := _beginning(line)):
         return problem
     return f"{problem} (it begins {beginning!r})"
 

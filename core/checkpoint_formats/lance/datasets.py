@@ -37,6 +37,8 @@ DELETED_ROW: Final = pa.schema([pa.field("row", pa.uint64(), nullable=False)])
 
 #: How Lance words it that a dataset, or a version of it, is not there; it has no exception of its own for that.
 _NOT_FOUND: Final = "not found"
+#: How it words it that the store failed, and not what was asked of it: both may be an OSError.
+STORE_FAILED: Final = "LanceError(IO)"
 #: How it words it that it does not take rows, whoever brings them and how often: all of these are OSErrors, as those of a store.
 _ROWS_REFUSED: Final = re.compile(r"Invalid user input|LanceError\((?:Schema\)|Arrow\): (?:Invalid argument|Schema) error)")
 

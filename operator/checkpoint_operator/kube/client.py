@@ -34,11 +34,15 @@ _NOT_ADMITTED: Final = "the cluster does not admit the driver's pod: "
 _KEYS_NOT_ADMITTED: Final = "the cluster does not admit the Secret with the keys for the driver's pod: "
 #: RBAC says so, and no quota or policy, which answer with 403 too.
 _WITHOUT_RIGHT: Final = "cannot create resource"
-_EXISTS: Final = "already exists"
+_EXISTS: Final = "AlreadyExists"
 _UNKNOWN_FIELD: Final = "strict decoding error: "
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _NOT_FOUND, _CONFLICT, _GONE, _INVALID, _FORBIDDEN = 404, 409, 410, 422, 403
 _PASSING: Final = frozenset({401, 408, 429})
+
+
+class _Exists(Conflict):
+    """There is an object of this name."""
 
 
 class _Expired(Retryable):
@@ -135,12 +139,9 @@ class KubernetesApi:
         return self._change("PATCH", _secret_path(namespace, name), "secret", patch)
 
     def create_secret(self, namespace: str, secret: Object) -> None:
-        try:
+        # Another conflict is one over a quota, which is counted for somebody else at the same time: nothing was made.
+        with contextlib.suppress(_Exists):
             self._ask("POST", _secret_path(namespace), "secret", secret)
-        except Conflict as error:
-            # Another conflict is one over a quota, which is counted for somebody else at the same time: nothing was made.
-            if _EXISTS not in error.message:
-                raise
 
     def create_event(self, namespace: str, event: Object) -> None:
         self._ask("POST", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", "event", event)
@@ -227,12 +228,13 @@ class KubernetesApi:
 
 def _translate(verb: str, path: str, kind: str, status: int, text: bytes) -> CheckpointError:
     try:
-        message = str(api_json.loads(text).get("message", ""))[:1000]
+        answer = api_json.loads(text)
+        message, reason = str(answer.get("message", ""))[:1000], answer.get("reason")
     except ValueError:
-        message = text[:200].decode(errors="replace")
+        message, reason = text[:200].decode(errors="replace"), None
     said = f"{verb} {path}: {status}: {message}"
     if status == _CONFLICT:
-        return Conflict(said)
+        return _Exists(said) if reason == _EXISTS else Conflict(said)
     if status == _GONE:
         return _Expired(reasons.API_UNAVAILABLE, said)
     if kind == "pod" and verb == "POST" and _UNKNOWN_FIELD in message:

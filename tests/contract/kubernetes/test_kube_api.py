@@ -179,6 +179,21 @@ def test_a_secret_that_a_quota_refuses_is_told_in_its_words(real_api: Kubernetes
     assert "no-secrets" in told.message
 
 
+def test_a_secret_that_the_operator_has_no_right_to_make_is_told_as_that(real_api: KubernetesApi, api_server: ApiServer) -> None:
+    api_server.kubectl("create", "serviceaccount", "without-rights", "-n", "default")
+    configuration = client.Configuration()
+    file = api_server.service_account_kubeconfig("default", "without-rights")
+    config.load_kube_config(str(file), client_configuration=configuration)  # type: ignore[no-untyped-call]
+
+    with pytest.raises(Retryable, match="without-rights") as refused:
+        KubernetesApi(client.ApiClient(configuration)).create_secret(
+            "default", {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}}
+        )
+
+    assert refused.value.reason == reasons.API_FORBIDDEN
+    assert real_api.get_secret("default", "keys") is None
+
+
 def test_an_applied_write_has_a_uid_a_generation_and_a_version(world: World) -> None:
     world.apply("a")
     body = world.api.get_write("default", "a")

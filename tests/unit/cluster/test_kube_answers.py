@@ -20,9 +20,10 @@ SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "daily-keys
 class Answer:
     status: int
     message: str
+    reason: str | None = None
 
     def read(self) -> bytes:
-        return json.dumps({"kind": "Status", "code": self.status, "message": self.message}).encode()
+        return json.dumps({"kind": "Status", "code": self.status, "message": self.message, "reason": self.reason}).encode()
 
 
 class Answers(client.ApiClient):
@@ -36,12 +37,12 @@ class Answers(client.ApiClient):
         return self.answer
 
 
-def create(status: int, message: str) -> None:
-    KubernetesApi(Answers(Answer(status, message))).create_secret("team", SECRET)
+def create(status: int, message: str, reason: str | None = None) -> None:
+    KubernetesApi(Answers(Answer(status, message, reason))).create_secret("team", SECRET)
 
 
 def test_a_secret_that_is_there_is_as_good_as_made() -> None:
-    create(409, 'secrets "daily-keys" already exists')
+    create(409, 'secrets "daily-keys" already exists', "AlreadyExists")
 
 
 @pytest.mark.parametrize(

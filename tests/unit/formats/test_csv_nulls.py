@@ -94,6 +94,19 @@ def test_a_line_that_cannot_be_read_beside_null_values_is_named_as_it_stands_in_
     assert "(it begins '1,\\\\N,2')" in failed
 
 
+def test_a_value_that_does_not_fit_its_column_is_quoted_once(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n1,x\none,y\n")
+    reader = open_reader("csv", sets_apart=True, types={"a": "int64"})
+    (file,), schema = reader.describe([str(path)])
+
+    chunks = reader.read(file, whole(file), schema, BatchSizing(interval_s=60.0))
+
+    (failed,) = [chunk.failed.message for chunk in chunks if chunk.failed is not None]
+    assert "'one'" in failed
+    assert "it begins" not in failed
+
+
 def test_blocks_of_any_size_have_the_same_null_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "a,b,c\n" + "".join(f'{n},\\N,"x\r\ny\\N"\r\n' if n % 3 else f"\\N,{n},\\\\N\r\n" for n in range(300))
     expected = read(tmp_path, text, MYSQL)

@@ -34,6 +34,28 @@ def test_rows_that_lance_does_not_take_need_a_change_of_the_step_or_of_the_table
 
 
 @pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        (pa.field("id", pa.int64(), nullable=False), None, "'id' is declared as non-nullable"),
+        (pa.field("a.b", pa.int64()), 1, "Top level field a.b cannot contain"),
+    ],
+    ids=["a null where none may be", "a name that Lance has no column of"],
+)
+def test_rows_that_lance_refuses_before_it_writes_any_need_a_change(
+    tmp_path: Path, field: pa.Field, value: int | None, said: str
+) -> None:
+    dataset = lance.write_dataset(pa.schema([("id", pa.int64())]).empty_table(), tmp_path / "table.lance")
+    rows = pa.record_batch([pa.array([value], field.type)], schema=pa.schema([field]))
+    writing = Writing(dataset, rows.schema, {})
+    writing.put(rows)
+
+    with pytest.raises(NeedsChange, match=said) as caught:
+        writing.finish()
+
+    assert caught.value.reason == reasons.OUTPUT_SCHEMA_WRONG
+
+
+@pytest.mark.parametrize(
     ("said", "is_of_the_rows"),
     [
         ("Invalid user input: The field `id` contained null values, /x.rs:1:2", True),

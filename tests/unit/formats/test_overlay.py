@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+import lance
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lance.file import LanceFileWriter
 
-from checkpoint_formats.lance.packing.overlay import Placed, overlaid
-from checkpoint_formats.lance.packing.reader import in_order
-from checkpoint_protocol.records import ColumnRows, PackedPiece
+from checkpoint_formats.lance.columns_stager import PLACE
+from checkpoint_formats.lance.packing.overlay import Placed, WrongPlaces, overlaid
+from checkpoint_formats.lance.packing.reader import PackReader, in_order
+from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError, Corrupt, Retryable
+from checkpoint_protocol.places.storage import StorageSettings
+from checkpoint_protocol.records import ColumnRows, PackedColumns, PackedPiece
+from checkpoint_protocol.records.formats.lance import LanceOrigin, LancePack, PinnedLance
+from checkpoint_protocol.records.inputs import SourceFile
+from checkpoint_protocol.rows.positions import Range
 
 VECTOR = pa.list_(pa.float32(), 2)
 SCHEMA = pa.schema([("n", pa.int64()), ("v", VECTOR)])
@@ -58,8 +69,40 @@ def test_rows_have_the_staged_value_or_the_one_below_or_none(data: st.DataObject
 def test_values_out_of_order_or_twice_or_beyond_the_end_are_refused(places: list[list[int]]) -> None:
     staged = (placed(part, list(range(len(part)))) for part in places)
 
-    with pytest.raises(ValueError, match="staged"):
+    with pytest.raises(WrongPlaces, match="staged"):
         list(overlaid(5, SCHEMA, staged))
+
+
+def refusal_of_a_pack(folder: Path, places: Sequence[int], *, is_lost: bool = False) -> CheckpointError:
+    """Stage two values for a fragment of three rows, and return why it cannot be read with them. `is_lost`: its file is gone."""
+    dataset = folder / "rows.lance"
+    lance.write_dataset(pa.table({"n": [1, 2, 3]}), dataset)
+    staged = pa.record_batch({PLACE: pa.array(places, pa.uint64()), "n": [7, 8]})
+    with LanceFileWriter(str(dataset / "staged.lance"), staged.schema) as writer:
+        writer.write_batch(staged)
+    piece = PackedPiece(path="staged.lance", skip=0, part=ColumnRows(fragment=0, rows=2, first=0, last=2))
+    pack = LancePack(origin=LanceOrigin(fragment=0, rows=3, is_input=True), pieces=(piece,))
+    file = SourceFile(path="rows.lance fragment 0", etag="", size_bytes=1, unit="rows", end=3, fragment=0, pack=pack)
+    packed = PackedColumns(columns=("n",), replaces=False)
+    reader = PackReader(PinnedLance(uri=str(dataset), at_version=1, packed=packed), packed, StorageSettings())
+    if is_lost:
+        next((dataset / "data").iterdir()).unlink()
+    with pytest.raises(CheckpointError) as caught:
+        list(reader.read(file, Range(file=0, start=0, end=3), pa.schema([("n", pa.int64())]), BatchSizing(interval_s=60.0)))
+    return caught.value
+
+
+def test_data_that_lance_cannot_read_while_they_are_packed_are_worth_another_try(tmp_path: Path) -> None:
+    refusal = refusal_of_a_pack(tmp_path, [0, 2], is_lost=True)
+
+    assert (type(refusal), refusal.reason) == (Retryable, reasons.STORE_UNAVAILABLE)
+
+
+def test_values_that_are_staged_twice_for_a_row_are_never_packed(tmp_path: Path) -> None:
+    refusal = refusal_of_a_pack(tmp_path, [2, 2])
+
+    assert (type(refusal), refusal.reason) == (Corrupt, reasons.STAGED_RESULT_REFUSED)
+    assert "staged twice for a row" in refusal.message
 
 
 @given(st.data())

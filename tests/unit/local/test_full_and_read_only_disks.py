@@ -12,7 +12,6 @@ from pathlib import Path
 import obstore.exceptions as obstore_errors
 import pyarrow as pa
 import pytest
-from sqlalchemy.exc import OperationalError
 
 from checkpoint_commit.catalogs.named import translate_catalog_error
 from checkpoint_commit.sinks.port import why_not_writable
@@ -30,6 +29,7 @@ from checkpoint_protocol.records import StagedFile
 from checkpoint_protocol.store.object_store import translate_store_error
 from checkpoint_work.tasks.failures import of_spark
 from tests.support.privileges import without_privileges
+from tests.support.sqlite_errors import SqliteProblem, sqlite_error
 
 #: As each library says it of a file system of 64 KiB.
 FULL = [
@@ -123,15 +123,15 @@ def test_a_file_system_that_is_read_only_is_for_a_person() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "reason", "word"),
+    ("problem", "reason", "word"),
     [
-        ("database or disk is full", reasons.DISK_FULL, "disk full"),
-        ("attempt to write a readonly database", reasons.CREDENTIALS_REFUSED, "cannot be written"),
-        ("unable to open database file", reasons.CATALOG_UNAVAILABLE, "cannot be opened or made"),
+        ("full", reasons.DISK_FULL, "disk full"),
+        ("read-only", reasons.CREDENTIALS_REFUSED, "cannot be written"),
+        ("without a folder", reasons.CATALOG_UNAVAILABLE, "cannot be opened or made"),
     ],
 )
-def test_an_sqlite_file_is_no_catalog_that_did_not_answer(said: str, reason: str, word: str) -> None:
-    told = translate_catalog_error(OperationalError("INSERT", {}, sqlite3.OperationalError(said)), "lake", SETTINGS_FILE)
+def test_an_sqlite_file_is_no_catalog_that_did_not_answer(tmp_path: Path, problem: SqliteProblem, reason: str, word: str) -> None:
+    told = translate_catalog_error(sqlite_error(tmp_path, problem), "lake", SETTINGS_FILE)
 
     assert told.reason == reason
     assert word in told.message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import errno
 import io
-import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 from pydantic import SecretStr
 from pyiceberg.exceptions import ForbiddenError
-from sqlalchemy.exc import OperationalError
 
 from checkpoint_commit.catalogs.named import open_catalog, translate_catalog_error
 from checkpoint_formats.failures import reading
@@ -53,6 +52,7 @@ from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.store.object_store import translate_store_error
 from checkpoint_work.tasks.executor import STORAGE_FILE_VARIABLE, STORAGE_VARIABLE, storage_settings
 from tests.support.reading import files_source
+from tests.support.sqlite_errors import SqliteProblem, sqlite_error
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 PLACES: Final = {"file": SETTINGS_FILE, "no file": NO_SETTINGS_FILE, "chart": CHART_VALUES, "pod": STORAGE_SECRET}
@@ -78,8 +78,9 @@ def of_rest(place: SettingsPlace, **entry: Any) -> Settings:
     return Settings(catalogs={"lake": CatalogSettings(type="rest", uri="http://127.0.0.1:1", **entry)}).found_in(place)
 
 
-def of_sqlite(text: str, place: SettingsPlace) -> CheckpointError:
-    return translate_catalog_error(OperationalError("INSERT", {}, sqlite3.OperationalError(text)), "lake", place)
+def of_sqlite(problem: SqliteProblem, place: SettingsPlace) -> CheckpointError:
+    with tempfile.TemporaryDirectory() as folder:
+        return translate_catalog_error(sqlite_error(Path(folder), problem), "lake", place)
 
 
 #: What is to be changed, and the error that says so.
@@ -115,12 +116,9 @@ MESSAGES: Final[dict[str, tuple[str, Callable[[SettingsPlace], CheckpointError]]
     "an unknown catalog": ("catalogs", lambda place: raised(lambda: open_catalog("lake", Settings().found_in(place)))),
     "a catalog that refuses us": ("catalogs.lake", lambda place: translate_catalog_error(ForbiddenError("no"), "lake", place)),
     "a catalog that does not answer": ("catalogs.lake.uri", lambda place: translate_catalog_error(OSError("no"), "lake", place)),
-    "a full disk of SQLite": ("catalogs.lake.uri", lambda place: of_sqlite("database or disk is full", place)),
-    "no folder of SQLite": ("catalogs.lake.uri", lambda place: of_sqlite("unable to open database file", place)),
-    "a file of SQLite that is read-only": (
-        "catalogs.lake.uri",
-        lambda place: of_sqlite("attempt to write a readonly database", place),
-    ),
+    "a full disk of SQLite": ("catalogs.lake.uri", lambda place: of_sqlite("full", place)),
+    "no folder of SQLite": ("catalogs.lake.uri", lambda place: of_sqlite("without a folder", place)),
+    "a file of SQLite that is read-only": ("catalogs.lake.uri", lambda place: of_sqlite("read-only", place)),
 }
 
 

@@ -14,7 +14,7 @@ from lance.file import LanceFileSession
 from checkpoint_commit.footers import ROOM
 from checkpoint_commit.lance.files.file_schema import FileField, fields_in, fields_of_schema, fields_of_target, is_written_for
 from checkpoint_commit.staged_files import FileEnd, Tails
-from checkpoint_formats.lance.datasets import is_not_found
+from checkpoint_formats.lance.datasets import STORE_FAILED, is_not_found
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
 from checkpoint_protocol.records import LanceTarget
@@ -103,7 +103,7 @@ class LanceFooters:
             text = one_line(error)
             if is_not_found(error):
                 raise NeedsChange(reasons.STAGED_FILE_MISSING, f"the staged file {whole} is gone") from error
-            if "LanceError(IO)" in str(error):
+            if STORE_FAILED in str(error):
                 raise Retryable(reasons.STORE_UNAVAILABLE, f"the staged file {whole} could not be read: {text}") from error
             raise NeedsChange(
                 reasons.STAGED_RESULT_REFUSED, f"the staged file {whole} is no data file of Lance: {text}"

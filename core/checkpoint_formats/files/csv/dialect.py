@@ -30,6 +30,7 @@ FIRST_WAY_OUT: Final = (
     "mend the file, set onRowError: Quarantine to set such lines apart, or give the column a type that holds all its values by "
     "source.files.types"
 )
+_NO_ROW: Final = "CSV parse error"  # so pyarrow says that a line has not the fields of a row
 _BREAK_IN_FIELD: Final = "a quoted field does not end on its line"
 _BREAK_WAY_OUT: Final = (
     "set source.files.csv.quote: '' if the quote is part of the text, or source.files.csv.multiLine: true if fields have line "
@@ -173,11 +174,7 @@ class CsvDialect:
             problem = name_columns(str(error), options.get("column_names", ()))
             quote = self._options.quote.encode()
             has_quotes = quote and lines.data.find(quote, lines.begin, lines.end) >= 0
-            if (
-                "CSV parse error" in problem
-                and has_quotes
-                and not self._is_one_row_a_line(lines, options.get("column_names", ()))
-            ):
+            if _NO_ROW in problem and has_quotes and not self._is_one_row_a_line(lines, options.get("column_names", ())):
                 raise NotOneRowALine(problem, _BREAK_WAY_OUT) from error
             raise pa.ArrowInvalid(problem) from error
 

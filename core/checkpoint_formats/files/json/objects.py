@@ -33,6 +33,7 @@ _SPACE: Final = re.compile(rb"\s*")
 #: too. Inside of a string it says nothing. Two patterns, each with a literal beginning, are far faster than one of both.
 _AFTER_OBJECT: Final = re.compile(rb"\}[ \t]*[^\s,}\]]")
 _AFTER_NULL: Final = re.compile(rb"null[ \t]*[^\s,}\]]")
+_NOT_IN_SCHEMA: Final = "unexpected field"  # so pyarrow says it of an object, and not which field it is
 #: A byte order mark may come before the first line.
 _MARK_BYTES: Final = 3
 
@@ -168,7 +169,7 @@ def _is_no_json(line: Lines) -> bool:
 
 def _late_field(lines: Lines, schema: pa.Schema | None, error: pa.ArrowInvalid) -> str | None:
     """Return the field that pyarrow did not expect and does not name; None of several lines, which are halved to find the one."""
-    if schema is None or "unexpected field" not in str(error) or lines.line_end_near_the_middle() is not None:
+    if schema is None or _NOT_IN_SCHEMA not in str(error) or lines.line_end_near_the_middle() is not None:
         return None
     try:
         values = json.loads(lines.data[lines.begin : lines.end])

@@ -18,6 +18,10 @@ Placed = tuple[Places, pa.RecordBatch]
 _NULL: Final = -1
 
 
+class WrongPlaces(ValueError):
+    """What is staged is not for rows of the fragment, each once and in order."""
+
+
 def overlaid(
     rows: int,
     schema: pa.Schema,
@@ -43,7 +47,7 @@ def overlaid(
             yield _merged(schema, count, below, None if cleared is None else cleared[at : at + count], places - at, values)
         at += count
     if waiting.is_left or at != rows:
-        raise ValueError(f"values are staged for rows beyond the {rows} of the fragment")
+        raise WrongPlaces(f"values are staged for rows beyond the {rows} of the fragment")
 
 
 def _merged(
@@ -101,6 +105,6 @@ class _Waiting:
                 return None
             places = self._held[0]
             if len(places) and (places[0] <= self._last or (np.diff(places) <= 0).any()):
-                raise ValueError("values are staged twice for a row, or out of order")
+                raise WrongPlaces("values are staged twice for a row, or out of order")
             self._last = int(places[-1]) if len(places) else self._last
         return self._held

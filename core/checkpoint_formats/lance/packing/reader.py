@@ -15,7 +15,7 @@ from checkpoint_formats.failures import gone
 from checkpoint_formats.lance.columns_stager import PLACE
 from checkpoint_formats.lance.datasets import has_values, is_not_found, open_dataset
 from checkpoint_formats.lance.packing.lineage import NO_INPUT, Origins
-from checkpoint_formats.lance.packing.overlay import Mask, Placed, overlaid
+from checkpoint_formats.lance.packing.overlay import Mask, Placed, WrongPlaces, overlaid
 from checkpoint_formats.port import Chunk
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.selecting import Addresses, fragments_of, places_of
@@ -62,12 +62,10 @@ class PackReader:
             for batch in overlaid(rows, schema, staged, base, cleared, _batch_rows(file, pack.pieces)):
                 yield Chunk(batch, at, at + batch.num_rows)
                 at += batch.num_rows
-        except (OSError, pa.ArrowException) as error:
-            raise self._translated(error, file.path) from error
-        except ValueError as error:
-            if isinstance(error, pa.ArrowException) or "LanceError" in str(error) or is_not_found(error):
-                raise self._translated(error, file.path) from error
+        except WrongPlaces as error:
             raise Corrupt(reasons.STAGED_RESULT_REFUSED, f"{file.path}: {one_line(error)}") from error
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise self._translated(error, file.path) from error
 
     def _below(self, fragment: Any, addresses: Addresses, batch_rows: int) -> tuple[Iterator[pa.RecordBatch] | None, Mask | None]:
         """Return what the columns have now, as far as it counts; and for which rows it does not."""

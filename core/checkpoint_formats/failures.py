@@ -17,7 +17,7 @@ from checkpoint_protocol.store.object_store import translate_store_error
 
 #: Words of pyarrow's OSErrors that are about content. Anything else from a bucket may be the network: that is tried again.
 _ABOUT_CONTENT: Final = re.compile(
-    r"inflate|compress|thrift|corrupt|parquet|snappy|zstd|brotli|lz4|unexpected end of stream", re.I
+    r"inflate|compress|thrift|corrupt|parquet|snappy|zstd|brotli|lz4|gzip|unexpected end of stream", re.I
 )
 _REFUSED: Final = re.compile(r"ACCESS_DENIED|INVALID_ACCESS_KEY|SIGNATURE_DOES_NOT_MATCH|HTTP status 40[13]", re.I)
 

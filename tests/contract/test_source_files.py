@@ -199,7 +199,9 @@ def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize(("compression", "at"), [("none", 4), ("snappy", 80), ("zstd", 80), ("lz4", 80), ("brotli", 80), ("gzip", 80)])
+@pytest.mark.parametrize(
+    ("compression", "at"), [("none", 4), ("snappy", 80), ("zstd", 80), ("lz4", 80), ("brotli", 80), ("gzip", 80)]
+)
 def test_an_object_of_spoiled_parquet_is_unreadable_and_not_the_networks_fault(bucket: Bucket, compression: str, at: int) -> None:
     data = parquet_bytes(table_of(5_000), compression=compression, use_dictionary=False)
     path = bucket.put("x.parquet", data[:at] + b"\xff" * 500 + data[at + 500 :])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Literal
+
+from checkpoint_protocol.records.inputs import SourceFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,3 +20,7 @@ class FoundFile:
     size_bytes: int
     identity: str
     modified_us: int
+
+    def as_source(self, unit: Literal["rows", "bytes", "records"], end: int | None, **more: Any) -> SourceFile:
+        """Return the file as one of an input. `more`: other fields of it."""
+        return SourceFile(path=self.path, etag=self.etag, size_bytes=self.size_bytes, unit=unit, end=end, **more)

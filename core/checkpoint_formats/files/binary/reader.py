@@ -56,12 +56,7 @@ class BinaryReader(SourceFilesReader):
         """Any file is of the format."""
 
     def describe(self, found: Sequence[FoundFile]) -> Described:
-        described = tuple(
-            SourceFile(
-                path=file.path, etag=file.etag, size_bytes=file.size_bytes, unit="rows", end=1, modified_us=file.modified_us
-            )
-            for file in found
-        )
+        described = tuple(file.as_source("rows", 1, modified_us=file.modified_us) for file in found)
         names = [name for name in self._columns or _COLUMNS.names if name in _COLUMNS.names]
         schema = pa.schema([_COLUMNS.field(name) for name in names])
         return Described(described, schema, f"source file {found[0].path}", tuple(_COLUMNS.names))

@@ -192,12 +192,10 @@ class CsvReader(SourceFilesReader):
         """Return a file's record and its column names; None if it has no text."""
         if is_read_from_its_start(file.path, self._source):
             names = self._stream.names(file.path)
-            described = SourceFile(path=file.path, etag=file.etag, size_bytes=file.size_bytes, unit="records", end=None)
+            described = file.as_source("records", None)
         else:
             start, names = self._examine_lines(file.path, file.size_bytes)
-            described = SourceFile(
-                path=file.path, etag=file.etag, size_bytes=file.size_bytes, unit="bytes", start=start, end=file.size_bytes
-            )
+            described = file.as_source("bytes", file.size_bytes, start=start)
         if names is not None and len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise unreadable(file.path, f"two columns are called {twice!r}", _HEADER_WAY_OUT)

@@ -88,11 +88,9 @@ class JsonReader(SourceFilesReader):
 
     def _examine(self, file: FoundFile) -> SourceFile:
         if is_gzip(file.path, self._compression):
-            return SourceFile(path=file.path, etag=file.etag, size_bytes=file.size_bytes, unit="records", end=None)
+            return file.as_source("records", None)
         start = byte_order_mark(file.path, self._files.read_range(file.path, 0, min(MARK_BYTES, file.size_bytes)))
-        return SourceFile(
-            path=file.path, etag=file.etag, size_bytes=file.size_bytes, unit="bytes", start=start, end=file.size_bytes
-        )
+        return file.as_source("bytes", file.size_bytes, start=start)
 
     def _infer(self, files: Sequence[SourceFile]) -> pa.Schema:
         """Return the fields of the first rows of the first files that have rows, in the order of their appearance."""

@@ -121,11 +121,7 @@ class ParquetReader(SourceFilesReader):
                 last = footer.schema
                 columns.add(f"source file {file.path}", self._chosen(file.path, plain_schema(last)))
                 known |= dict.fromkeys(last.names)
-            described.append(
-                SourceFile(
-                    path=file.path, etag=file.etag, size_bytes=file.size_bytes, unit="rows", end=footer.rows, cuts=footer.cuts
-                )
-            )
+            described.append(file.as_source("rows", footer.rows, cuts=footer.cuts))
         return Described(tuple(described), columns.schema, f"source file {found[0].path}", tuple(known))
 
     def align(self, file: SourceFile, position: int, slack: int) -> int:

@@ -27,7 +27,7 @@ from checkpoint_protocol.records import KeySet, KeysObject
 from checkpoint_protocol.rows.keys import add_key_sets, key_set
 from checkpoint_spark.dataframes import anti_join
 from checkpoint_spark.dataframes.anti_join import Skipped
-from checkpoint_spark.driver.spark_runner import properties
+from checkpoint_spark.driver.session import properties
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

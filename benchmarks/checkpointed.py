@@ -109,7 +109,7 @@ class SessionDrivers:
         """Run an attempt of the DataFrame way in a session of its own, with the properties that a driver would start with."""
         # Here, as the figures of commits show that Spark is not so much as imported.
         from checkpoint_spark.dataframes.attempt import run_dataframe_attempt
-        from checkpoint_spark.driver.spark_runner import properties
+        from checkpoint_spark.driver.session import properties
 
         session = self.spark.newSession()
         for name, value in properties({}, parallelism).items():

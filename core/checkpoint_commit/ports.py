@@ -74,7 +74,7 @@ class Sink(Protocol):
 class Stage:
     """A part of an epoch that drivers do on their own: with attempts, plans, seals and closings like those of an epoch.
 
-    `derive` makes of the write's manifest that of the stage: what its drivers read and do; `stages.spec_of_stage` begins it.
+    `derive` makes of the write's manifest that of the stage: what its drivers read and do; `spec_of_stage` begins it.
     `sink` is what they stage for. Once all is sealed, its `commit` answers `Final`, and the record of the commit says from then
     on that the stage is done. `runs_code`: its drivers run code of the user, so that the stage has the digest of that.
     `operation`: what they do with rows, where that is more than to stage them.

@@ -192,3 +192,18 @@ def test_changed_code_waits_for_the_annotation_that_the_message_names_and_for_no
 
     assert world.kubelet.drivers_run == 2
     assert ids(world) == list(range(200))
+
+
+def test_a_file_that_was_moved_and_is_moved_back_goes_on_within_the_hour_without_an_edit(world: World, source: Path) -> None:
+    world.apply(source)
+    world.until_committed()
+    (source / "part-3.parquet").rename(source / "part-9.parquet")
+    world.apply(source, runNonce="again")
+    world.until_stalled()
+    assert world.status.reason == reasons.SOURCE_MOVED
+
+    (source / "part-9.parquet").rename(source / "part-3.parquet")
+    world.pass_time(3600)
+
+    assert world.is_true("Committed")
+    assert ids(world) == list(range(200))

@@ -33,7 +33,8 @@ TEXTS = pa.schema([("id", pa.int64()), ("text", pa.string())])
 @pytest.fixture(scope="session")
 def session() -> Iterator[Any]:
     """One session, as drivers open it, with tasks that are tried again."""
-    from checkpoint_spark.driver.spark_runner import fast_start, open_session
+    from checkpoint_spark.driver.session import open_session
+    from checkpoint_spark.driver.spark_runner import fast_start
 
     os.environ.update(PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])

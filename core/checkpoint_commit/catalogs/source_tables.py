@@ -17,20 +17,15 @@ from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
 from checkpoint_protocol.manifest.sources.source import FilesSource, IcebergSource, LanceSource, Positional, Source
 from checkpoint_protocol.manifest.where import parse_where
 from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.places.storage import entry_of
 from checkpoint_protocol.records import PinnedIceberg, PinnedTable
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
     from checkpoint_commit.catalogs.named import CatalogBook
-from typing import TYPE_CHECKING
-
-from checkpoint_protocol.places.storage import entry_of
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
-    from pyiceberg.table.metadata import TableMetadata
 
 # What an Iceberg table says of itself, checked before anything is read or written by it: where it lies, and its history.
 #

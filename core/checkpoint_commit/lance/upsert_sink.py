@@ -4,30 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from checkpoint_commit.lance.changes.upsert import LanceUpsert, MergeMissing
+from checkpoint_commit.changes import StagedChange, as_staged
+from checkpoint_commit.lance.changes.upsert import LanceUpsert, Merged, MergeMissing
 from checkpoint_commit.outcomes import CommitOutcome, Rejected, TryLater
 from checkpoint_commit.ports import NeedsStage, StageOutdated
-from checkpoint_commit.results import Results
+from checkpoint_commit.results import Results, gather
 from checkpoint_commit.sinks.merges import MergingSink, Wanted, spec_of_merge
-from checkpoint_protocol import reasons
+from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sources.source import LanceSource, Source
 from checkpoint_protocol.manifest.spec import Spec
-from checkpoint_protocol.records import PinnedIceberg
+from checkpoint_protocol.records import LanceDeletes, PinnedIceberg
 from checkpoint_protocol.tables.lance import LanceSink
 
 if TYPE_CHECKING:
     from checkpoint_commit.lance.table import PylanceTable
-from typing import Final
-
-from checkpoint_commit.changes import StagedChange, as_staged
-from checkpoint_commit.lance.changes.upsert import Merged
-from checkpoint_commit.results import gather
-from checkpoint_protocol import writes
-from checkpoint_protocol.records import LanceDeletes
 
 # The merges of an upsert into a Lance dataset: stages of its epoch, each of which has read the dataset at one version.
 #

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from checkpoint_commit.outcomes import Former, Presence
 from checkpoint_commit.ports import Sink
+from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest.sink import Sink as SinkSpec
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import Output
+from checkpoint_protocol.store.object_store import local_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from checkpoint_commit.catalogs.named import CatalogBook
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-
-from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.store.object_store import local_path
 
 
 @dataclass(frozen=True, slots=True)

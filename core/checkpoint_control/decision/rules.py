@@ -50,6 +50,7 @@ ENVIRONMENT: Final = frozenset(
     {
         reasons.SOURCE_MISSING,
         reasons.SOURCE_CHANGED,
+        reasons.SOURCE_MOVED,
         reasons.SOURCE_UNREADABLE,
         reasons.KEYS_NOT_UNIQUE,
         reasons.CREDENTIALS_REFUSED,

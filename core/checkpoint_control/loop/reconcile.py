@@ -42,7 +42,6 @@ from checkpoint_control.pipelines.decisions import Decision
 from checkpoint_control.pipelines.next_stage import NextStage, next_stage
 from checkpoint_control.pipelines.results import at_work
 from checkpoint_control.progress.tallies import Tallies
-from checkpoint_control.writes.cleaning import remove_memos
 from checkpoint_formats.rows.plain_types import decode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
@@ -407,4 +406,4 @@ class Reconciler:
             )
         )
         if any(step.memo for step in self.observer.write.spec.last_part.steps):
-            remove_memos(ledger, results.attempts)
+            ledger.attempts.remove_memos(results.attempts)

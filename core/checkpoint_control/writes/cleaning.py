@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 
 from checkpoint_commit.iceberg.changes.append import OwnFiles
@@ -227,13 +226,3 @@ def _gone(ledger: Ledger, path: str) -> Corrupt:
         f"{ledger.store.uri}/{path} is gone, so which files of epoch {ledger.key.epoch} count is unknown; restore it, or remove "
         f"{ledger.at.staged}/ yourself",
     )
-
-
-def remove_memos(ledger: Ledger, attempts: int) -> None:
-    """Remove what attempts of a committed epoch, the first so many, have kept of calls on rows that they did not seal.
-
-    What a store does not remove, `clean` takes.
-    """
-    with suppress(CheckpointError):
-        for number in range(1, attempts + 1):
-            ledger.store.delete([stored.path for stored in ledger.store.list(ledger.at.memos(number))])

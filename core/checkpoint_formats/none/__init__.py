@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 if TYPE_CHECKING:
     from checkpoint_formats.port import Stager
     from checkpoint_protocol.records import NoTarget
-from collections.abc import Iterator
-
-import pyarrow as pa
 
 
 class NoStager:

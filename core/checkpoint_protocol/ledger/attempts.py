@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, takewhile
 
+from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger.epoch_records import EpochRecords
 from checkpoint_protocol.records import (
@@ -69,6 +71,16 @@ class Attempts:
 
     def read_closed(self, attempt: int) -> ClosedRecord | None:
         return self.records.read(self.records.at.closed(attempt), ClosedRecord)
+
+    def remove_memos(self, attempts: int) -> None:
+        """Remove what the first so many attempts of a committed epoch have kept of calls on rows that they did not seal.
+
+        What a store does not remove, `clean` takes.
+        """
+        store, at = self.records.store, self.records.at
+        with suppress(CheckpointError):
+            for number in range(1, attempts + 1):
+                store.delete([stored.path for stored in store.list(at.memos(number))])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""Writes statuses and events: the only place that does. What they say follows from the round that is given, by `status.py` and
-`events.py`.
+"""Writes statuses and events: the only place that does. What they say follows from the round that is given (`round_status.py`,
+`events.py`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import pytest
 
 from checkpoint_local.cli.files import manifest_of
 from checkpoint_protocol.manifest.spec import ManifestInvalid
-from checkpointed_writes.running import plain_manifest
+from checkpointed_writes.documents import plain_manifest
 
 CODE = """
 def embed(row):

@@ -14,7 +14,7 @@ from checkpoint_protocol.store.parts import digest_of
 from checkpoint_spark.dataframes import keys
 from checkpoint_spark.dataframes.anti_join import Sealed, Strategy, choose_strategy
 from checkpoint_spark.dataframes.reading import Secrets
-from checkpoint_spark.driver.spark_runner import properties
+from checkpoint_spark.driver.session import properties
 
 GIB = 1 << 30
 

@@ -96,7 +96,7 @@ Operation = Annotated[Append | Overwrite | Upsert | Merge | AddColumns, Field(di
 
 
 def operation_of(sink: Sink, base: Base | None) -> Operation:
-    """Return the operation that a manifest asks for, on the table as the epoch found it. The one place that reads `sink.mode`."""
+    """Return the operation that a manifest asks for, on the table as the epoch found it."""
     match sink.mode:
         case "Append":
             return Append()

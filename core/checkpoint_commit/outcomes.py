@@ -1,4 +1,4 @@
-"""How a commit can end, as values. Matched exhaustively; an unknown outcome is a result of its own, never an exception."""
+"""How a commit can end, and whether a committed one is still there, as values. An unknown outcome is one of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What went wrong with an input file, said so that a person can act."""
+"""What went wrong with an input file or a source table, said so that a person can act."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a format fulfils: readers give batches of rows with the positions that they cover, and stagers write data files."""
+"""What a format fulfils: readers give batches of rows with their positions, and stagers write data files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an epoch takes of one source: what `take` of each format is given, and what these have in common."""
+"""What `take` of each format is given and shares, and files that earlier epochs have known under other names."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Taking:
 def choose(
     files: Sequence[SourceFile], is_new: Callable[[SourceFile], bool], of: Taking, *, are_files: bool = False
 ) -> tuple[SourceFile, ...]:
-    """Return what of the source's files the epoch takes: all of a new one, of a known one the rows that are tried again."""
+    """Return the files that the epoch takes, or parts of them: all of a new one, of a known one the rows that are tried again."""
     _refuse_lost_rows(files, of, are_files=are_files)
     taken = []
     for file in files:

@@ -1,4 +1,4 @@
-"""What a driver is at: small objects that are overwritten, and that no result counts by.
+"""What a driver does now, and what a preview has found: small objects that are overwritten. No result counts by them.
 
     staged/<uid>/<epoch>/<n>/progress.json          by driver n: its phase, how much there is, what its running tasks have in hand
     staged/<uid>/<epoch>/<n>/progress/<task>.json   by a task that has worked on one segment for a while

@@ -1,4 +1,4 @@
-"""Run one write on this machine to its end: the reconcile loop, with processes for drivers."""
+"""Runs one write on this machine to its end: the loop, its host, and drivers as processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The source table as its catalog shows it, for the record of an attempt, and for who looks what is new.
+"""The source table as its catalog shows it, checked before it is read, for the record of an attempt and for looks.
 
 Drivers have no catalog, and must not need one. Only Iceberg has catalogs. A Lance dataset is opened by the driver, with its
 storage settings.

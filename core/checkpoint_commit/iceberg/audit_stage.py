@@ -1,4 +1,4 @@
-"""The audit of what an epoch has put on the branch of its write: a stage of the epoch, whose drivers call `sink.audit`.
+"""The audit of an epoch's rows on the branch of their write: a stage whose drivers call `sink.audit`, and its table.
 
 The stage's name says which snapshot is audited, what it consists of and by which function. Its attempts have the digest of the
 code: where one ends as the function refuses the rows, another one follows once the code is edited, as with steps that fail.

@@ -1,4 +1,4 @@
-"""Which commits a Lance dataset knows: by the properties of the transactions that made its versions.
+"""Which commits a Lance dataset has, by the properties of its transactions, and the tag of a write.
 
 The transaction of an epoch's commit says its key and, for people, the name of the write. A version that was cleaned up says
 nothing any more.

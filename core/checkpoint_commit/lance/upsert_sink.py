@@ -1,4 +1,4 @@
-"""An upsert of a Lance dataset as the reconcile loop knows it: a commit that needs merges, and what these are as stages."""
+"""An upsert of a Lance dataset: the commit that needs merges, and these as stages of the epoch."""
 
 from __future__ import annotations
 

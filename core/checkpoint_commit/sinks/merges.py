@@ -1,4 +1,4 @@
-"""Merges of upserts as stages of an epoch, of whatever format: who asks for them, their manifests, what drivers stage for."""
+"""Merges of upserts as stages of an epoch: who asks for them, their manifests, what their drivers stage for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the operator asks of the format of a sink."""
+"""What the operator and `validate` ask of the format of a sink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a folder, or an archive, is the code of steps: the modules that they import, and the data of these.
+"""Which files of a folder or an archive are the code of steps: the modules that they import, and the data of these.
 
 An edit of any other file changes no result. So checkpoints, tables, data and tests may lie in the same folder.
 """

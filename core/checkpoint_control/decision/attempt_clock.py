@@ -1,4 +1,4 @@
-"""Since when an attempt has made no progress, and since when its driver has had no executor.
+"""How long an attempt has made no progress, how long its driver has had no executor, and the pauses between attempts.
 
 Counted by the clock of this process. What it starts from may be what an earlier process has noted (`Noted`), so that an operator
 that is restarted again and again still gives up what makes no progress. No safety rests on it: to give up too early costs work.

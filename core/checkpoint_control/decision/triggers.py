@@ -1,4 +1,4 @@
-"""When the next epoch of a write with a trigger begins. Pure: the time is given, and no safety rests on it.
+"""Whether another epoch follows, after which one, and when. Pure: the time is given, and no safety rests on it.
 
 Two operators may look at different times, and see different news: the epoch is begun by whose launch record is put first.
 """

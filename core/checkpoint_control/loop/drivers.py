@@ -1,4 +1,4 @@
-"""Drivers that wait for the next stage or epoch: which of them does an attempt that no pod or process was made for.
+"""Drivers that go on with the next stage or epoch, what they were started with, and why a driver has failed.
 
 All of this is advice. A driver that waits goes on with the first attempt of what comes next when it finds its launch record;
 whoever does not see that starts another driver, and of two drivers of an attempt one ends before any task. What is known of them
@@ -160,7 +160,7 @@ _COUNTS_AT_ONCE: Final = frozenset(
 
 
 def digest_for_attempts(spec: Spec) -> str:
-    """Return a digest of what of a manifest counts from the next attempt only."""
+    """Return a digest of the fields of a manifest that count from the next attempt only."""
     return hashlib.sha256(spec.model_dump_json(exclude=set(_COUNTS_AT_ONCE)).encode()).hexdigest()[:32]
 
 

@@ -1,4 +1,4 @@
-"""Looks for what no epoch has taken yet, between the epochs of a write with a trigger. A look is a hint, and changes no record.
+"""Looks for what no epoch has taken yet: which is due, and what it finds. A look is a hint, and changes no record.
 
 What an epoch takes its first driver fixes; that a look misses something, or sees what the driver passes over, costs an epoch
 that is late, or one without rows. What is remembered between looks is lost with the process, and found again.

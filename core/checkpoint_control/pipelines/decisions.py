@@ -1,4 +1,4 @@
-"""Which stages of a write are kept, which go on and which are done anew, and why. Pure.
+"""Which stages of a write are kept, which go on and which are done anew, and the hashes that tell. Pure.
 
 A stage's folder is named by what the stage depends on, so that a changed stage has another folder, and nothing of the old one is
 lost: who takes the change back finds it again. Of one `hash_in` there may be several, numbered: a stage that is done is never
@@ -40,7 +40,7 @@ class Hashes:
 
 
 def arguments_of(steps: Sequence[Step], shuffles: Grouping | None = None, groups: Grouping | None = None) -> JsonValue:
-    """Return what of a stage decides which rows it gives, beside its code, as plain data."""
+    """Return the fields of a stage that decide which rows it gives, beside its code, as plain data."""
     calls = _calls_of(steps)
     if shuffles is not None:
         return {"steps": calls, "shuffles": shuffles.model_dump(mode="json")}

@@ -1,4 +1,4 @@
-"""Which stage of an epoch is at work: asked before each attempt is recorded, so that an edit counts from the next one on."""
+"""Which stage of an epoch is next, asked before each attempt; and the sink of a stage that is not the last."""
 
 from __future__ import annotations
 

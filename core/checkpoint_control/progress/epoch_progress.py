@@ -1,4 +1,4 @@
-"""How far an epoch is, for people: read from the seals, and from what its driver tells meanwhile; used by no rule."""
+"""How far an epoch is and how long it will take, for people: from its seals and its driver. No rule goes by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The types that a run would read the columns of text as, each with what decided it: by the drivers' own readers."""
+"""The types that a run would read columns of text as, by the readers of a run, each with what decided it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a checkpoint store holds, as `inspect` and `status` show it: field names in camelCase that do not change.
+"""What a checkpoint store holds, as `inspect` and `status` show it, and a reader that notes what it cannot read.
 
 Nothing here is read back by the product. A field is null where its record is not there; where a record is there and cannot be
 read, the field is null too, and `errors` names the object. Counts are sums over what could be read.
@@ -99,7 +99,7 @@ class ShownAttempt(Shown):
 
 
 class ShownClaim(Shown):
-    """Leave to try a commit, and what of the table had been seen before."""
+    """Leave to try a commit, and how much of the table had been seen before."""
 
     index: int
     table_identity: str | None = Field(description="Null where the claim cannot be read.")

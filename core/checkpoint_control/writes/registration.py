@@ -1,4 +1,4 @@
-"""A write makes itself known to its store, once; whoever comes under its uid later must be the same write.
+"""A write makes itself known to its store, once. In a cluster the name of an object says which write it is.
 
 It is recorded with its first attempt: what is refused before, a person may mend by whatever part of the manifest.
 """

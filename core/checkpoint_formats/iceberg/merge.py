@@ -1,4 +1,4 @@
-"""The merge of an upsert into an Iceberg table: the keys of the staged rows, and its input.
+"""The merge of an upsert into an Iceberg table: its input, the deletes it stages, and the files it writes anew.
 
 A merge reads the key columns of data files that may have one of the keys, at one snapshot, without the rows that are deleted
 already; where staged rows may be deleted again, those of the staged files too. What is read of them are positions.

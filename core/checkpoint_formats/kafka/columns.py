@@ -1,4 +1,4 @@
-"""The columns of records of Kafka: values that are JSON objects, one row each, and what records have beside them."""
+"""The columns of Kafka records: fields of values that are JSON objects, and what records have beside their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an epoch takes of topics: the offsets of each partition, and the columns of their rows."""
+"""What an epoch takes of topics: from where the last one ended up to the last stable offset of each partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The merge of an upsert into a Lance dataset: the keys of the staged rows, and its input.
+"""The merge of an upsert into a Lance dataset: its input, and the deletes that it stages.
 
 A merge reads the key columns of fragments at one version, without the rows that are deleted already. Lance keeps no bounds of a
 column's values that tell which fragments may have a key, so that each is read.

@@ -1,4 +1,4 @@
-"""The reader of a merge that writes data files anew: of each file with rows that go, all rows, and which of them stay."""
+"""What a merge reads, for each format of tables: the keys, and the files that it writes anew."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of one Parquet file in bounded memory, with their numbers. Called by the readers of Parquet files and of tables."""
+"""The rows of one Parquet file in bounded memory, with their numbers; and which columns are worth a dictionary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One type for what several writers store alike: a column is text, whether its file says string, large_string or dictionary."""
+"""Types of columns: one for what several writers store alike, as records hold them, with a table's defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`source.where` and `source.columns` for every format: rows that are not taken, and columns that only `where` needs, go here.
+"""`source.where` and `source.columns`, for every format; and addresses, for output that belongs to rows of a table.
 
 A row that is left out is covered all the same: its position belongs to the chunk, so that it is sealed as done, and is not read
 again.
@@ -25,7 +25,7 @@ from checkpoint_protocol.rows.positions import Range
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What of a source is taken: these columns (None: all) of the rows for which the condition is true."""
+    """Which part of a source is taken: these columns (None: all) of the rows for which the condition is true."""
 
     columns: tuple[str, ...] | None = None
     condition: Condition | None = None

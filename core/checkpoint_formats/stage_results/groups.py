@@ -1,4 +1,4 @@
-"""The rows of buckets, those of one key together: what the steps of an Aggregate get.
+"""Rows in buckets by their keys, and groups of rows with one key: what the steps of an Aggregate get.
 
 A bucket that is larger than some memory is divided on the disk of this machine first. What has to fit in memory is the rows of
 one key, as with Spark's applyInPandas and applyInArrow.

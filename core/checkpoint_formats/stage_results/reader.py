@@ -1,4 +1,4 @@
-"""The rows of a stage's result, by their numbers in its files."""
+"""The rows of a stage's result, by their numbers in its files, and their columns."""
 
 from __future__ import annotations
 

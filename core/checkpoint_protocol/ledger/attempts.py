@@ -1,4 +1,4 @@
-"""The records of an attempt, by its number; and of the commit: claims, and the commit record once it was seen in the table."""
+"""The records of an attempt, by its number; the claims of the commit, and the commit record."""
 
 from __future__ import annotations
 

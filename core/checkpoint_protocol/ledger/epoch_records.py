@@ -1,4 +1,4 @@
-"""Records of one epoch, put and read by their paths: each is remembered, and a large one is stored in parts."""
+"""Records of one epoch, put and read by their paths, and what a listing shows of its seals."""
 
 from __future__ import annotations
 

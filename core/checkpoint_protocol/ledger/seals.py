@@ -1,4 +1,4 @@
-"""Seals, one by one: put by tasks, read and listed by everybody. Not remembered: there may be a million of them."""
+"""Seals, and the rows that failed in them: put by tasks, read by everybody. Not remembered: there may be a million."""
 
 from __future__ import annotations
 

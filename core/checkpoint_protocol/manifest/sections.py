@@ -1,4 +1,4 @@
-"""What every section of a manifest has in common: strictness, camelCase names in YAML, and the texts that Kubernetes bounds."""
+"""What every section of a manifest has in common; and the section about rows that fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths with wildcards: * and ? within one name, ** for any number of folders; [*], [?] and [[] are these characters themselves.
+"""Paths with wildcards (* and ? in one name, ** for any number of folders), and which namespaces a grant names.
 
 Names that start with _ or . are markers and leftovers of other programs (_SUCCESS, .crc, _temporary): a wildcard or a folder
 takes them only where the pattern itself spells that first character. With = in it (_year=2025) a name that starts with _ is a

@@ -1,4 +1,4 @@
-"""What sections of a settings file are made of: strict models, and secrets that may lie elsewhere."""
+"""What a settings file is made of: strict models, secrets that may lie elsewhere, and the name of its place in messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which URIs are opened: those of buckets, by the schemes below, and paths on disk where they are allowed. Nothing else.
+"""Which URIs are opened: buckets, and paths on disk where they are allowed. And what of a shell nobody expands here.
 
 The libraries underneath know more schemes than these (FILE://, file-object-store://, memory://, hdfs://, hf://, ...), by which a
 manifest, or the metadata of a table, would lead to the disk, the memory or the network of whoever opens it. So whatever begins

@@ -1,4 +1,4 @@
-"""What every record is made of: kinds of values, pieces, and the whole stored object."""
+"""What every record is made of: kinds of values, pieces, the whole stored object, a folder of files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commit of an epoch: who may try it, and that it was seen in the table; and who a write is."""
+"""The commit of an epoch, the keys of its upsert, and who a write is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of a write that has none yet: the driver proposes the steps' output, the operator makes the table of it."""
+"""The table of a write that has none yet: a driver proposes the columns of the steps' output, the operator makes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The input of an epoch: fixed by its first driver, the same for every attempt after it."""
+"""The input of an epoch: planned and fixed by its first driver, the same for every attempt after it."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def fix_input(ledger: Ledger, launch: LaunchRecord, list_source: ListSource) -> 
 
 
 def list_source(launch: LaunchRecord, storage: StorageSettings, checkpoint_uri: str, earlier: Earlier) -> InputRecord:
-    """Return what of the source of a launch the epoch takes: of a union, what it takes of each member."""
+    """Return what the epoch takes of the source; of a union, of each member."""
     plan = SourcePlan(launch, storage, outputs_of(launch.target, checkpoint_uri), earlier)
     members = launch.source.members
     there = [plan.files.expand(member.paths) if isinstance(member, FilesSource) else () for member in members]

@@ -1,4 +1,4 @@
-"""What a driver and its tasks tell of themselves: which phase it is, and what is computed and not sealed yet.
+"""What a driver and its tasks tell of themselves: their phase, and what is computed and not sealed yet.
 
 No result rests on it, and it holds nothing up: threads of their own put it, and a store that does not answer is passed over. It
 costs little: a driver puts at most 30 small objects a minute, lists six times a minute while tasks run, and reads 64 objects for

@@ -1,4 +1,4 @@
-"""Some rows of a source, as a task takes them through the steps: batches as their reader gives them, and groups of those."""
+"""Rows of a source on their way through the steps: batches, groups of them, and how many a step wants at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of which row of a batch each row was made that the steps give, where that is known: in a column behind the table's.
+"""Of which row of a batch each row of output was made, in a column behind the table's; and one row of output for each.
 
 The steps do not see it. A row step tells of which row it has made what; from the first batch step on it is known of nothing
 but what was made of a single row. Where it is not known the numbers are NULL.

@@ -29,7 +29,7 @@ def user_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def claims_of(settings: Settings) -> tuple[str, ...]:
-    """Return what of the user's these settings name, each with where it would go. Nothing of it is read."""
+    """Return what belongs to the user and is named by these settings, each with where it would go. Nothing of it is read."""
     found: list[str] = []
     for name, catalog in settings.catalogs.items():
         to = f"for catalogs.{name}, {_without_user(catalog.uri)}"

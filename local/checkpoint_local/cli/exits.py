@@ -1,4 +1,4 @@
-"""Exit codes of the command line, and how an error is said.
+"""Exit codes, how an error is said, and reading the files that a command is given.
 
 0 done, 1 failed, 2 the manifest or the settings file is wrong (whoever finds it, and when), 130 interrupted; 3 is of `status`
 alone: not committed yet, 4 of `run`: a person is to approve first. docs/guides/commands.md has the table.

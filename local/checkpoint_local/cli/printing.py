@@ -1,4 +1,4 @@
-"""How answers are printed: a table for people, or the same data as JSON or YAML. Answers go to stdout, messages to stderr."""
+"""How answers are printed: tables, JSON, YAML, and the line of progress. Answers go to stdout, messages to stderr."""
 
 from __future__ import annotations
 

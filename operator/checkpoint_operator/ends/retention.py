@@ -1,4 +1,4 @@
-"""What ended epochs have staged is removed once it is old enough: `retentionDays` of the chart, or `checkpoint.retention`.
+"""After the last epoch: drivers are ended, objects expire, and what was staged is removed once it is old enough.
 
 By the wall clock, which decides only how long people can look at it: the cleaner judges from records what nobody needs.
 """

@@ -1,4 +1,4 @@
-"""What the operator counts, in Prometheus' form."""
+"""What the operator counts, in Prometheus' form: rounds, requests to stores, writes by phase."""
 
 from __future__ import annotations
 

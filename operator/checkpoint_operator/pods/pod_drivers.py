@@ -1,4 +1,4 @@
-"""The driver port over pods: one pod an attempt, with a name that is the same whoever makes it."""
+"""The driver port over pods: one pod for an attempt, with one name whoever makes it; and what keeps executors from running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of pods a manifest may choose: fields of its templates, Secrets, service accounts. Pure.
+"""Which fields of pods, Secrets and service accounts a manifest may choose. Pure.
 
 Without it, whoever may make a CheckpointedWrite could make any pod that its namespace admits, through the operator.
 """

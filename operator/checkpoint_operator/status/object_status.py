@@ -1,4 +1,4 @@
-"""Read and write the status of a CheckpointedWrite's object: leniently in, as the smallest patch out."""
+"""The status of an object: read leniently, patched as little as can be; its conditions and its attempts."""
 
 from __future__ import annotations
 

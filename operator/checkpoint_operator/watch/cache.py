@@ -219,7 +219,7 @@ def write_of(pod: Mapping[str, Any]) -> WriteName | None:
 
 
 def _wanted(body: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what of a write a person, or another controller, has a say in."""
+    """Return the parts of a write that a person, or another controller, has a say in."""
     metadata = body["metadata"]
     told = ("uid", "generation", "deletionTimestamp", "annotations", "finalizers")
     return tuple(metadata.get(name) for name in told)

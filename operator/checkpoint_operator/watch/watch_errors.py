@@ -22,7 +22,7 @@ _WHAT_NEXT: Final = {
 
 
 class _Problem(NamedTuple):
-    """`told`: what of it stands in the log, None while nothing does."""
+    """`told`: the part that stands in the log, None while nothing does."""
 
     why: str
     since: float

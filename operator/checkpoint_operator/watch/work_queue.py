@@ -1,4 +1,4 @@
-"""A queue of keys: each key waits once, is worked on by one worker at a time, and may come back after a while.
+"""A queue of keys, each worked on by one worker at a time; and which writes have room in a namespace's memory.
 
 As the work queues of Kubernetes' own controllers: what is added while a worker has the key is done again afterwards.
 """

@@ -1,4 +1,4 @@
-"""Skipping what is sealed: the keys of closed attempts and earlier epochs, as a DataFrame that no process ever holds whole.
+"""Skips what is sealed: keys of closed attempts and earlier epochs, as a DataFrame that no process holds whole.
 
 The driver knows the names and sizes of the keys objects, from the seals; tasks read them, with the storage settings that they
 read and write everything else with, so that Spark needs no connector for the checkpoint store.

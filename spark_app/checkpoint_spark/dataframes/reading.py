@@ -1,4 +1,4 @@
-"""The source as a DataFrame, and the secrets that its reader needs."""
+"""The source as a DataFrame, the secrets that its reader needs, and columns with any name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RunTasks task orders with Spark: one partition a task, tried again by Spark where one fails."""
+"""Runs task orders with Spark: one partition for each task, tried again by Spark where one fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPUs: which ones an executor has, told to Spark, and which of them a task sees, told to its steps.
+"""Which GPUs an executor has and a task sees; and variables of the environment in Spark's properties.
 
 The executor's environment names Spark's resource and how many there are of it, where Spark itself does not discover them by a
 script of the user's. Nothing of a GPU is touched here: libraries look at CUDA_VISIBLE_DEVICES once, when they are initialised.

@@ -1,4 +1,4 @@
-"""One micro-batch: its plan, its tasks, its seals.
+"""Which queries are taken, and one micro-batch: its plan, its tasks, its seals.
 
 A task is one partition of the micro-batch, and seals it once, at its end: Spark numbers partitions anew when it replays, so
 that nothing of a part that is sealed could be found again. A task that Spark tries again finds its seal, or does all again.

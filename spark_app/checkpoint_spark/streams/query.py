@@ -1,4 +1,4 @@
-"""The query of a stream: its micro-batches one after another, each of which is an epoch.
+"""The query of a stream: its micro-batches one after another, each an epoch, and the merges that a commit needs.
 
 Micro-batch n is epoch n + 1. Spark calls with a micro-batch after it has logged what that reads, and notes that it is done after
 the call has returned; so the call returns when the epoch is committed, and at no other time. Whatever dies in between, Spark

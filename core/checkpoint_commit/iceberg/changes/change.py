@@ -1,4 +1,4 @@
-"""What the adapter to Iceberg tables asks of a change, of whatever operation: manifests and a summary for a snapshot."""
+"""What the adapter to Iceberg tables asks of a change: manifests and a summary for a snapshot."""
 
 from __future__ import annotations
 

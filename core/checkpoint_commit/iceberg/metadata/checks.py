@@ -96,7 +96,7 @@ class FileChecks:
     _columns: dict[tuple[int, tuple[int, ...]], _Columns | str] = field(default_factory=dict)
 
     def problem_of(self, file: IcebergFile) -> str | None:
-        """Say what of a staged file cannot be so; None if all of it can."""
+        """Name what a staged file says and cannot be so; None if all of it can."""
         if not 0 < file.rows <= _MOST_ROWS:
             return f"it has {file.rows} rows"
         if not file.size_bytes:

@@ -1,4 +1,4 @@
-"""The list of a snapshot's manifests; in format version 3 with the ids that their rows begin with.
+"""Metadata files that pyiceberg writes, each put by one request; and the list of a snapshot's manifests.
 
 pyiceberg 0.12 reads and writes lists as format 2 has them: the ids of rows that are there already would be lost.
 

@@ -1,4 +1,4 @@
-"""What the adapter to Lance datasets asks of a change, of whatever operation: Lance's own operation on one version."""
+"""What the adapter to Lance datasets asks of a change: Lance's own operation on one version."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class FragmentChecks:
     _fits: dict[tuple[tuple[int, ...], int, int], bool] = field(default_factory=dict)
 
     def problem_of(self, fragment: LanceFragment) -> str | None:
-        """Say what of a staged fragment cannot be so; None if all of it can."""
+        """Name what a staged fragment says and cannot be so; None if all of it can."""
         if not fragment.files:  # Lance would make rows of NULL out of it
             return f"it has {fragment.rows} rows without a data file"
         if not 0 < fragment.rows < _MOST_ROWS:

@@ -1,4 +1,4 @@
-"""Columns whose types were inferred: their texts, after the sample too, are read as nothing that would be written otherwise.
+"""Types of CSV columns that nobody has declared: inferred from samples, fixed for the epoch, checked in each later value.
 
 A type that source.files.types gives is what the user wants, so there 007 is 7. Of an inferred int64 nobody knows more than that
 the first rows had no such text: 007 is refused like any value that does not fit.

@@ -1,7 +1,10 @@
-"""Where the records of CSV text end, by the rules of pyarrow's parser: only so can text with line breaks in fields be cut.
+"""Where records of CSV text end, by the rules of pyarrow's parser, so that text with line breaks in fields can be cut.
 
 A quote means something at the start of a field only, two in a row inside of quotes are one, an escape makes the next byte mean
-itself, and what is not in quotes ends at \r, \n or \r\n (arrow/cpp/src/arrow/csv/chunker.cc).
+itself, and what is not in quotes ends at
+,
+ or
+ (arrow/cpp/src/arrow/csv/chunker.cc).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Iceberg's transforms make of Arrow columns: the values of partitions, and what files are sorted by.
+"""What Iceberg's transforms make of Arrow columns, and rows in a table's sort order.
 
 pyiceberg and its Rust core compute most of them. What they lack, or compute otherwise than Iceberg's own Java, is made here:
 transforms of nanoseconds, which Java makes of the microsecond that they lie in, and truncated bytes.

@@ -1,4 +1,4 @@
-"""How a table wants its data files written: its `write.*` properties, as far as there is something for them here.
+"""How a table wants its files written (`write.*`), and the columns that rows get from the table's defaults.
 
 A property that is wrong is a ValueError that names it. Source: the list of table properties in Iceberg's documentation.
 """

@@ -1,4 +1,4 @@
-"""The process's event loop, on which async code of steps runs: made when it is first needed, in a thread of its own.
+"""The process's event loop, on which async code of steps runs, and what has to be awaited on it.
 
 After a fork, so in each of Spark's Python workers: a loop of the process before would be one that nobody runs.
 """

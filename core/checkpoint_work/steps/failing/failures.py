@@ -1,4 +1,4 @@
-"""What steps raise, until it is decided whether that ends the task or is a row's own."""
+"""What steps raise, until it is decided what becomes of it; and the text of it that is kept."""
 
 from __future__ import annotations
 

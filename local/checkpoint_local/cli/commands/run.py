@@ -199,7 +199,7 @@ class Display:
         self._show(counts)
 
     def _tell_of_kept(self, kept: int, sealed: int) -> None:
-        """Say what of the rows that were sealed is not computed again, once that is decided."""
+        """Say which sealed rows are not computed again, once that is decided."""
         self.rows_before = kept
         if kept < sealed:
             others = "others are of other code, or were read with other options, and are computed again"

@@ -1,4 +1,4 @@
-"""Rules of sinks: which settings go with which mode and format, and what of a sink is fixed."""
+"""Rules of sinks: which settings go with which mode and format, and which fields are fixed."""
 
 from __future__ import annotations
 

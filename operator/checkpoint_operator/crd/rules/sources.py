@@ -1,4 +1,4 @@
-"""Rules of sources: what goes together, and what of a source is fixed once rows of it are sealed."""
+"""Rules of sources: what goes together, and which fields are fixed once rows are sealed."""
 
 from __future__ import annotations
 

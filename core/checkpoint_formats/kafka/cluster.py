@@ -17,7 +17,7 @@ from checkpoint_formats.kafka.failures import made_again, no_topic, refused, una
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, one_line
 from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
-from checkpoint_protocol.places.kafka_settings import client_properties
+from checkpoint_protocol.places.setting_values import reveal
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import KafkaPartition
 from checkpoint_protocol.records.inputs import SourceFile
@@ -181,3 +181,38 @@ class Cluster:
 
 class _UnknownTopic(NeedsChange):
     pass
+
+
+def client_properties(servers: Sequence[str], settings: StorageSettings) -> dict[str, str]:
+    """Return the properties by which clients of librdkafka reach a cluster. NeedsChange if it is not granted.
+
+    Without an entry they say who we are to nobody: plain text, and no credentials.
+    """
+    named = {"bootstrap.servers": ",".join(servers)}
+    place = settings.place.name("kafka")
+    entry = next((entry for entry in settings.kafka if not set(servers).isdisjoint(entry.bootstrap_servers)), None)
+    if entry is None:
+        return named
+    if others := sorted(set(servers) - set(entry.bootstrap_servers)):
+        raise NeedsChange(
+            reasons.MANIFEST_INVALID,
+            f"source.kafka.bootstrapServers: {', '.join(others)} is not among the bootstrap_servers of the entry ({place}) that "
+            "has the others, and credentials go to no other servers; leave it out, or add it there",
+        )
+    tenant = settings.tenant
+    if tenant is not None and not tenant.is_granted(entry.namespaces):
+        raise NeedsChange(
+            reasons.ACCESS_NOT_GRANTED,
+            f"writes of the namespace {tenant.namespace} may not use the Kafka cluster {', '.join(servers)}; the "
+            f"administrator of the operator can add {tenant.namespace} to the namespaces of its entry, in {place}",
+        )
+    options = {
+        "security.protocol": entry.security_protocol,
+        "sasl.mechanism": entry.sasl_mechanism,
+        "sasl.username": entry.username,
+        "sasl.password": None if entry.password is None else reveal(entry.password, place),
+        "ssl.ca.location": entry.ca_file,
+        "ssl.certificate.location": entry.certificate_file,
+        "ssl.key.location": entry.key_file,
+    }
+    return named | {name: value for name, value in options.items() if value is not None}

@@ -5,18 +5,12 @@ Credentials go to no other servers than those that their entry names, whatever a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, field_serializer, model_validator
 
-from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.places.patterns import NamespacePattern
-from checkpoint_protocol.places.setting_values import Secret, SecretRef, SettingsSection, in_full, reveal
-
-if TYPE_CHECKING:
-    from checkpoint_protocol.places.storage import StorageSettings
+from checkpoint_protocol.places.setting_values import Secret, SecretRef, SettingsSection, in_full
 
 #: host:port
 BrokerAddress = Annotated[str, Field(pattern=r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}$", max_length=300)]
@@ -59,38 +53,3 @@ class KafkaEntry(SettingsSection):
     @field_serializer("password")
     def _serialize_secret(self, secret: SecretRef | SecretStr | None) -> Any:
         return in_full(secret)
-
-
-def client_properties(servers: Sequence[str], settings: StorageSettings) -> dict[str, str]:
-    """Return the properties by which clients of librdkafka reach a cluster. NeedsChange if it is not granted.
-
-    Without an entry they say who we are to nobody: plain text, and no credentials.
-    """
-    named = {"bootstrap.servers": ",".join(servers)}
-    place = settings.place.name("kafka")
-    entry = next((entry for entry in settings.kafka if not set(servers).isdisjoint(entry.bootstrap_servers)), None)
-    if entry is None:
-        return named
-    if others := sorted(set(servers) - set(entry.bootstrap_servers)):
-        raise NeedsChange(
-            reasons.MANIFEST_INVALID,
-            f"source.kafka.bootstrapServers: {', '.join(others)} is not among the bootstrap_servers of the entry ({place}) that "
-            "has the others, and credentials go to no other servers; leave it out, or add it there",
-        )
-    tenant = settings.tenant
-    if tenant is not None and not tenant.is_granted(entry.namespaces):
-        raise NeedsChange(
-            reasons.ACCESS_NOT_GRANTED,
-            f"writes of the namespace {tenant.namespace} may not use the Kafka cluster {', '.join(servers)}; the "
-            f"administrator of the operator can add {tenant.namespace} to the namespaces of its entry, in {place}",
-        )
-    options = {
-        "security.protocol": entry.security_protocol,
-        "sasl.mechanism": entry.sasl_mechanism,
-        "sasl.username": entry.username,
-        "sasl.password": None if entry.password is None else reveal(entry.password, place),
-        "ssl.ca.location": entry.ca_file,
-        "ssl.certificate.location": entry.certificate_file,
-        "ssl.key.location": entry.key_file,
-    }
-    return named | {name: value for name, value in options.items() if value is not None}

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.progress_reports import DriverPhase
 from checkpoint_protocol.records import LaunchRecord
+from checkpoint_spark.driver.task_orders import run_tasks_in
 from checkpoint_spark.process import class_data, python_workers
-from checkpoint_spark.process.gpus import use_assigned_gpus
 from checkpoint_work.audits.audit import OpenFrames
 from checkpoint_work.audits.staged_table import MakeFrame
 from checkpoint_work.driver.attempt import RunDataFrames, RunTasks
 from checkpoint_work.process.reporting import AtWork
 from checkpoint_work.steps.batches import Batch
-from checkpoint_work.tasks.executor import execute
-from checkpoint_work.tasks.failures import end_task, of_spark
+from checkpoint_work.tasks.failures import of_spark
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -95,33 +92,6 @@ def run_tasks_with_spark(application: str, master: str, spark: KeptSpark, enter:
             run_tasks_in(context, orders)
 
     return run_tasks
-
-
-def run_tasks_in(context: SparkContext, orders: Sequence[str]) -> None:
-    """Run tasks in a Spark that is there."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    try:
-        # The orders keep their place: partition n is task n of the plan. The seals of a try that fails stand.
-        context.parallelize(orders, len(orders)).foreach(_execute)
-    except (Py4JError, PySparkException) as error:
-        raise of_spark(error) from error
-
-
-def _execute(order: str) -> None:
-    """Run one task, in a worker of Spark."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    if context is None:
-        execute(order)
-        return
-    try:
-        use_assigned_gpus(context.resources(), os.environ)
-    except CheckpointError as error:
-        end_task(error)
-    execute(order, context.attemptNumber())
 
 
 def dataframes_by_spark(

@@ -31,7 +31,7 @@ from checkpoint_protocol.store.object_store import local_path
 from checkpoint_protocol.writes import list_stages
 from checkpoint_spark.dataframes.programs import errors_of_spark, run_program
 from checkpoint_spark.dataframes.reading import Secrets
-from checkpoint_spark.driver.spark_runner import run_tasks_in
+from checkpoint_spark.driver.task_orders import run_tasks_in
 from checkpoint_spark.streams.batch import refuse_options, refuse_query, stage_batch
 from checkpoint_spark.streams.checkpoint import Checkpoint, Known
 from checkpoint_spark.streams.volume import StreamVolume

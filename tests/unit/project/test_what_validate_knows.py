@@ -23,7 +23,7 @@ _NO_RUN: Final = "no run says it"
 
 KNOWN: Final[Mapping[str, str]] = {
     "checkpoint_local.processes._storage_of": "it is about the settings of all writes",
-    "checkpoint_protocol.places.kafka_settings.client_properties": _AT_OPENING,
+    "checkpoint_formats.kafka.cluster.client_properties": _AT_OPENING,
     "checkpoint_protocol.places.outputs.refuse": _BY_VALIDATE,
     "checkpoint_protocol.places.setting_values.read": _AT_OPENING,
     "checkpoint_protocol.places.settings.catalog": _AT_OPENING,

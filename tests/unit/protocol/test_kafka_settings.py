@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from checkpoint_formats.kafka.cluster import client_properties
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
-from checkpoint_protocol.places.kafka_settings import KafkaEntry, client_properties
+from checkpoint_protocol.places.kafka_settings import KafkaEntry
 from checkpoint_protocol.places.patterns import Tenant
 from checkpoint_protocol.places.secrets import secrets_of
 from checkpoint_protocol.places.settings import Settings

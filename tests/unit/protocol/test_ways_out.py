@@ -14,11 +14,11 @@ from typing import Any, Final
 import pytest
 from pydantic import ValidationError
 
+from checkpoint_formats.kafka.cluster import client_properties
 from checkpoint_protocol.code import archives
 from checkpoint_protocol.code.archives import ArchiveRefused
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.where import check_where, parse_where
-from checkpoint_protocol.places.kafka_settings import client_properties
 from checkpoint_protocol.places.outputs import find_file_in, find_path_into, refuse
 from checkpoint_protocol.places.setting_values import SecretRef
 from checkpoint_protocol.places.settings import Settings

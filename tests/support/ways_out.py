@@ -34,10 +34,8 @@ NO_ADVICE: Final = (
 
 #: They ask somebody to look, and nothing goes on by that alone: whether rows are there, or who has written what is not ours.
 TO_LOOK_AT: Final = (
-    "and the key is not in the table; check whether the rows are there",
-    "and neither the key nor a staged file is in the table; check whether the rows are there",
-    "the key is not in the dataset; check whether the rows are there",
-    "neither the key nor a staged file is in the dataset; check whether the rows are there",
+    "and the key is not in the {}; check whether the rows are there",
+    "and neither the key nor a staged file is in the {}; check whether the rows are there",
     "sealed keys must not be touched; find out who may write there",
     "{} {}; find out who may write there",
     "find out who may write there, and remove the object if it is not this write's",

@@ -9,7 +9,7 @@
                                                        moved: an append is committed after the new head, an overwrite is not
 
 Each of the requests demands that target and audit branch are where they were loaded, and the last one drops the audit branch. So
-a late one of a dead committer is refused once anything has followed it, as in `iceberg.py`, whose loop does the last part.
+a late one of a dead committer is refused once anything has followed it. Both parts are strategies of `commit_loop`.
 
 An append that is committed after another head consists of the files that were audited. What an overwrite takes out may be other
 rows then than those that the audit saw missing: it has to be audited again.
@@ -18,13 +18,13 @@ rows then than those that the audit saw missing: it has to be audited again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from checkpoint_commit import commit_loop
 from checkpoint_commit.changes import Change
-from checkpoint_commit.iceberg import commit as iceberg
-from checkpoint_commit.iceberg.commit import IcebergState, IcebergTable, OnAuditBranch
+from checkpoint_commit.iceberg.commit import IcebergState, IcebergTable, OnAuditBranch, Swap, read_claim_of_commit
 from checkpoint_commit.outcomes import (
     CommitOutcome,
     Committed,
@@ -34,14 +34,12 @@ from checkpoint_commit.outcomes import (
     RequestOutcome,
     TryLater,
     Unanswered,
-    Unknown,
 )
 from checkpoint_commit.results import Results
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.records import Append, ClaimRecord, IcebergTarget
+from checkpoint_protocol.records import Append, Base, ClaimRecord
 
 
 class AuditedTable(IcebergTable, Protocol):
@@ -79,85 +77,68 @@ def commit(
     table: AuditedTable, ledger: Ledger, results: Results, has_passed: HasPassed, pause: Callable[[float], None] = time.sleep
 ) -> CommitOutcome | Staged:
     """Put the results where they can be audited, or commit them, once, if they have passed. See the module for the protocol."""
-    targets = [target for target in results.targets if isinstance(target, IcebergTarget)]
-    try:
-        staged = _stage(table, ledger, results.change, targets, pause)
-        if not isinstance(staged, Staged) or not has_passed(staged):
-            return staged
-    except NeedsChange as error:
-        return Rejected(error.reason, error.message)
-    except Retryable as error:
-        return TryLater(error.reason, error.message)
-    return iceberg.commit_by(table, ledger, results, lambda state: _publish(table, state, ledger.key, results.change), pause)
+    publish = _Publish.of(table, ledger, results, pause)
+    staged = commit_loop.run(_StageForAudit(ledger, table, publish), pause)
+    if not isinstance(staged, Staged):
+        return staged
+    return commit_loop.outcome_of(lambda: publish.commit() if has_passed(staged) else staged)
 
 
-def _stage(
-    table: AuditedTable, ledger: Ledger, change: Change, targets: Sequence[IcebergTarget], pause: Callable[[float], None]
-) -> CommitOutcome | Staged:
-    key = ledger.key
-    claim: ClaimRecord | None = None
-    said = "the table kept moving"
-    for number in range(iceberg.ROUNDS):
-        state = table.load(key)
-        if state is None:
-            return iceberg.gone(targets)
-        if state.committed is not None:
-            if (left := _left_behind(table, state)) is None:
-                return iceberg.found(state, key)
-            said = left
-            pause(iceberg.pause_s(number))
-            continue
-        if state.audit is not None and state.audit.is_of_epoch and state.audit.picked_as is not None:
-            match table.acknowledge(state, key, state.audit):
-                case Landed(commit_id):
-                    return Committed(state.table_uuid, commit_id, by_us=False)
-                case Refused(message) | Unanswered(message):
-                    said = message
-            pause(iceberg.pause_s(number))
-            continue
-        if state.audit is not None and state.audit.is_of_epoch:
-            return Staged(state.audit.snapshot_id, state.audit.manifest_list)
-        if claim is None:
-            claim = ledger.commits.put_claim(ClaimRecord(token=new_token(), index=0, base=state.base, for_audit=True))
-        # After the claim, before the request, and anew each round: see `Commits.is_deleted`.
-        is_deleted, tried = ledger.read_both(ledger.commits.is_deleted, lambda: iceberg.read_claim_of_commit(ledger))
-        if is_deleted:
-            return iceberg.deleted(key)
-        if (unseen := iceberg.why_unseen(state, tried)) is not None:
-            if table.references_any(state, change):
-                assert state.head is not None
-                return Committed(state.table_uuid, state.head, by_us=False)
-            return Unknown(
-                f"a commit of {key} was tried {unseen}, and neither the key nor a staged file is in the table; "
-                "check whether the rows are there"
-            )
+@dataclass(slots=True)
+class _StageForAudit(commit_loop.Strategy[IcebergState, CommitOutcome | Staged]):
+    """One request that the audit branch has the change. `commit` says what holds of the commit that follows."""
+
+    table: AuditedTable
+    commit: _Publish
+
+    @property
+    def goal(self) -> str:
+        return f"the rows of {self.key} are not where they are audited"
+
+    def put_claim(self, base: Base) -> tuple[ClaimRecord, bool]:
+        ours = ClaimRecord(token=new_token(), index=0, base=base, for_audit=True)
+        claim = self.ledger.commits.put_claim(ours)
+        return claim, claim.token == ours.token
+
+    def load(self, claim: ClaimRecord | None) -> IcebergState | None:
+        return self.table.load(self.key)
+
+    def gone(self) -> CommitOutcome:
+        return self.commit.gone()
+
+    def find_end(self, state: IcebergState, claim: ClaimRecord | None) -> CommitOutcome | Staged | Refused | Unanswered | None:
+        audit = state.audit
+        if state.committed is not None and audit is not None and audit.is_of_write:
+            # A commit that others have moved the target to: its branch is left behind.
+            dropped = self.table.drop_audit_branch(state, audit)
+            return self.commit.find_end(state, claim) if isinstance(dropped, Landed) else dropped
+        if state.committed is None and audit is not None and audit.is_of_epoch:
+            if audit.picked_as is None:
+                return Staged(audit.snapshot_id, audit.manifest_list)
+            told = self.table.acknowledge(state, self.key, audit)
+            return Committed(state.table_uuid, told.commit_id, by_us=False) if isinstance(told, Landed) else told
+        return self.commit.find_end(state, None if claim is None else read_claim_of_commit(self.ledger))
+
+    def find_problem(self, state: IcebergState) -> CommitOutcome | None:
         if state.audit is not None and not state.audit.is_of_write:
             return Rejected(reasons.AUDIT_BRANCH_TAKEN, _taken(state.audit))
-        incompatibility = iceberg.incompatibility_of(table, state, targets, change)
-        if isinstance(incompatibility, CheckpointError):
-            raise incompatibility
-        if incompatibility is not None:
-            return incompatibility
-        match table.stage(state, key, change):
-            case Landed():
-                continue  # what is there now says which one it is
-            case Refused(message) | Unanswered(message):
-                said = message
-        pause(iceberg.pause_s(number))
-    return TryLater(
-        reasons.COMMIT_CONTENDED, f"after {iceberg.ROUNDS} tries the rows of {key} are not where they are audited: {said}"
-    )
+        return self.commit.find_problem(state)
+
+    def send(self, state: IcebergState, claim: ClaimRecord, is_first: bool) -> RequestOutcome:
+        return self.table.stage(state, self.key, self.commit.change)
+
+    def landed(self, state: IcebergState, commit_id: int) -> None:
+        return None  # what is there now says which snapshot it is
 
 
-def _left_behind(table: AuditedTable, state: IcebergState) -> str | None:
-    """Drop the branch of a commit that is in the target, where others have moved the target to it. None: there is none left."""
-    if state.audit is None or not state.audit.is_of_write:
-        return None
-    match table.drop_audit_branch(state, state.audit):
-        case Landed():
-            return None
-        case Refused(message) | Unanswered(message):
-            return message
+@dataclass(slots=True)
+class _Publish(Swap):
+    """One request that the target has what was audited."""
+
+    table: AuditedTable
+
+    def send(self, state: IcebergState, claim: ClaimRecord, is_first: bool) -> RequestOutcome | CommitOutcome:
+        return _publish(self.table, state, self.key, self.change)
 
 
 def _publish(table: AuditedTable, state: IcebergState, key: EpochKey, change: Change) -> RequestOutcome | CommitOutcome:

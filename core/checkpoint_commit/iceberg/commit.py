@@ -1,19 +1,9 @@
-"""The Iceberg commit, of whatever operation: claim, then one compare-and-swap at a time, loading the table before each.
+"""The Iceberg commit, of whatever operation: one compare-and-swap at a time, loading the table before each (`commit_loop`).
 
-    load: is the key in the table?                     yes: already committed
-    claim-0, naming the head that was loaded           no claim = never tried, which needs no catalog to know;
-                                                       another's claim: load again, as it may have landed since
-    loop, bounded:
-        was the write deleted? does it still fit?      deleted, or no fit: rejected
-        ONE request: requirements are exactly what was loaded
-        refused, or no believable answer               load, as above, and loop
+The requirements of a request are exactly what was loaded. A late one of a dead committer lands only on the head that it had
+loaded; then ours is refused, and the next load finds its key.
 
-A late request of a dead committer lands only on the head that it had loaded; then ours is refused, and the next load finds its
-key. Clocks, locks and leases have no part in it.
-
-Deletion of a write whose commit may be on its way makes the same move, with nothing in it: `block_commit` puts a snapshot without
-files that carries the key (a tombstone). A committer that has loaded the table before it is refused, and finds the tombstone when
-it loads again; one that has not yet sent anything finds the note of the deletion (`Commits.is_deleted`).
+A deletion puts a snapshot without files that carries the key (a tombstone).
 """
 
 from __future__ import annotations
@@ -21,34 +11,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, Protocol
+from typing import Protocol, Self
 
+from checkpoint_commit import commit_loop
 from checkpoint_commit.changes import Change
-from checkpoint_commit.outcomes import (
-    BlockOutcome,
-    CommitBlocked,
-    CommitOutcome,
-    Committed,
-    Landed,
-    Refused,
-    Rejected,
-    RequestOutcome,
-    TryLater,
-    Unanswered,
-    Unknown,
-)
+from checkpoint_commit.outcomes import BlockOutcome, CommitOutcome, Rejected, RequestOutcome
 from checkpoint_commit.results import Results
-from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.records import ClaimRecord, IcebergBase, IcebergTarget
-
-#: So often the table is loaded and asked before the rest is left to a later call.
-ROUNDS: Final = 12
-_FIRST_PAUSE_S: Final = 0.1
-_MOST_PAUSE_S: Final = 5.0
+from checkpoint_protocol.records import Base, ClaimRecord, IcebergBase, IcebergTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +62,14 @@ class IcebergState:
     audit: OnAuditBranch | None = None
 
     @property
+    def identity(self) -> str:
+        return self.table_uuid
+
+    @property
+    def seen(self) -> int | None:
+        return self.head
+
+    @property
     def base(self) -> IcebergBase:
         return IcebergBase(table_uuid=self.table_uuid, snapshot_id=self.head, has_branch=self.missing_branch is None)
 
@@ -98,8 +77,9 @@ class IcebergState:
         """Whether all that was committed after a snapshot of the branch can be seen."""
         return self.ancestry_is_whole or (base is not None and base in self.ancestry)
 
-    def why_unseen(self, base: IcebergBase) -> str | None:
-        """Say why not all that was committed since the base can be seen: where a commit was tried, and what became of that."""
+    def why_unseen(self, base: Base) -> str | None:
+        """See `TableState`."""
+        assert isinstance(base, IcebergBase)
         if self.table_uuid != base.table_uuid:
             return None
         if self.missing_branch is not None and base.has_branch:
@@ -145,170 +125,73 @@ class IcebergTable(Protocol):
         """
 
 
-#: Asks the table once for what follows that state; or says how the commit ends where nothing is to be asked for.
-Send = Callable[[IcebergState], RequestOutcome | CommitOutcome]
+@dataclass(slots=True)
+class Swap(commit_loop.CommitStrategy[IcebergState]):
+    """A compare-and-swap of the table's metadata, after which the key is in the table."""
+
+    table: IcebergTable
+    targets: Sequence[IcebergTarget]
+
+    @classmethod
+    def of(cls, table: IcebergTable, ledger: Ledger, results: Results, pause: Callable[[float], None]) -> Self:
+        targets = [target for target in results.targets if isinstance(target, IcebergTarget)]
+        name = targets[0].table if targets else "of this write"
+        return cls(ledger, results.change, name, pause, table, targets)
+
+    def read_claim(self) -> ClaimRecord | None:
+        return read_claim_of_commit(self.ledger)
+
+    def put_claim(self, base: Base) -> tuple[ClaimRecord, bool]:
+        for index in (0, 1):  # the claim of an audit allows no commit
+            ours = ClaimRecord(token=new_token(), index=index, base=base)
+            claim = self.ledger.commits.put_claim(ours)
+            if not claim.for_audit:
+                break
+        return claim, claim.token == ours.token
+
+    def load(self, claim: ClaimRecord | None) -> IcebergState | None:
+        return self.table.load(self.key)
+
+    def references_any(self, state: IcebergState) -> bool:
+        return self.table.references_any(state, self.change)
+
+    def find_problem(self, state: IcebergState) -> CommitOutcome | None:
+        return self.table.find_incompatibility(state, self.targets, self.change)
+
+    def send(self, state: IcebergState, claim: ClaimRecord, is_first: bool) -> RequestOutcome | CommitOutcome:
+        return self.table.swap(state, self.key, self.change)
+
+
+@dataclass(slots=True)
+class Block(commit_loop.BlockStrategy[IcebergState]):
+    """A snapshot without files that carries the key."""
+
+    table: IcebergTable
+
+    def why_unseen(self, state: IcebergState, claim: ClaimRecord | None) -> str | None:
+        return commit_loop.BlockStrategy.why_unseen(self, state, read_claim_of_commit(self.ledger))
+
+    def load(self, claim: ClaimRecord | None) -> IcebergState | None:
+        return self.table.load(self.key)
+
+    def send(self, state: IcebergState, claim: ClaimRecord, is_first: bool) -> RequestOutcome:
+        return self.table.block_commit(state, self.key)
+
+    def landed(self, state: IcebergState, commit_id: int) -> BlockOutcome:
+        return self.blocked(state)
 
 
 def commit(table: IcebergTable, ledger: Ledger, results: Results, pause: Callable[[float], None] = time.sleep) -> CommitOutcome:
-    """Put the results into the table, once, whoever else tries. See the module for the protocol."""
-    key, change = ledger.key, results.change
-    return commit_by(table, ledger, results, lambda state: table.swap(state, key, change), pause)
-
-
-def commit_by(table: IcebergTable, ledger: Ledger, results: Results, send: Send, pause: Callable[[float], None]) -> CommitOutcome:
-    """Commit by requests that `send` sends: each is one after which the key is in the table."""
-    targets = [target for target in results.targets if isinstance(target, IcebergTarget)]
-    try:
-        return _commit(table, ledger, ledger.key, results.change, targets, send, pause)
-    except NeedsChange as error:
-        return Rejected(error.reason, error.message)
-    except Retryable as error:
-        return TryLater(error.reason, error.message)
-
-
-def _commit(
-    table: IcebergTable,
-    ledger: Ledger,
-    key: EpochKey,
-    change: Change,
-    targets: Sequence[IcebergTarget],
-    send: Send,
-    pause: Callable[[float], None],
-) -> CommitOutcome:
-    claim: ClaimRecord | None = None
-    said = "the table kept moving"
-    for number in range(ROUNDS):
-        state = table.load(key)
-        if state is None:
-            return gone(targets)
-        if state.committed is not None:
-            return found(state, key)
-        if claim is None:
-            # The state from before the claim is good for the first request: a table that has moved meanwhile refuses it.
-            claim, is_ours = _claim(ledger, state)
-            if not is_ours:
-                continue  # another committer's, on a head that this state may not show yet; it may have landed
-        # After the claim, before the request, and anew each round: the other half is in `Commits.is_deleted`.
-        is_deleted, incompatibility = ledger.read_both(
-            ledger.commits.is_deleted, partial(incompatibility_of, table, state, targets, change)
-        )
-        if is_deleted:
-            return deleted(key)
-        # Before the incompatibility: "a staged file is gone" would be said of a commit that landed, and was compacted and
-        # forgotten since.
-        if (unseen := why_unseen(state, claim)) is not None:
-            if table.references_any(state, change):
-                assert state.head is not None
-                return Committed(state.table_uuid, state.head, by_us=False)
-            return Unknown(
-                f"a commit of {key} was tried {unseen}, and neither the key nor a staged file is in the table; "
-                "check whether the rows are there"
-            )
-        if isinstance(incompatibility, CheckpointError):
-            raise incompatibility
-        if incompatibility is not None:
-            return incompatibility
-        match send(state):
-            case Landed(commit_id):
-                return Committed(state.table_uuid, commit_id, by_us=True)
-            case Refused(message) | Unanswered(message):
-                said = message
-            case ended:
-                return ended
-        pause(pause_s(number))
-    return TryLater(reasons.COMMIT_CONTENDED, f"after {ROUNDS} tries the commit of {key} is not in the table: {said}")
-
-
-def _claim(ledger: Ledger, state: IcebergState) -> tuple[ClaimRecord, bool]:
-    """Take the claim of a commit; return the one that stands, and whether it is ours. That of an audit allows no commit."""
-    for index in (0, 1):
-        ours = ClaimRecord(token=new_token(), index=index, base=state.base)
-        claim = ledger.commits.put_claim(ours)
-        if not claim.for_audit:
-            break
-    return claim, claim.token == ours.token
-
-
-def read_claim_of_commit(ledger: Ledger) -> ClaimRecord | None:
-    """Return the claim of the commit. None: none was ever tried."""
-    first = ledger.commits.read_claim(0)
-    return ledger.commits.read_claim(1) if first is not None and first.for_audit else first
-
-
-def pause_s(round_number: int) -> float:
-    """Return how long is waited before the table is loaded again."""
-    return min(_MOST_PAUSE_S, _FIRST_PAUSE_S * 2.0**round_number)
-
-
-def incompatibility_of(
-    table: IcebergTable, state: IcebergState, targets: Sequence[IcebergTarget], change: Change
-) -> Rejected | CheckpointError | None:
-    """Return what `find_incompatibility` says or raises: that the write was deleted, or its key forgotten, goes before either."""
-    try:
-        return table.find_incompatibility(state, targets, change)
-    except CheckpointError as error:
-        return error
+    """Put the results into the table, once, whoever else tries."""
+    return Swap.of(table, ledger, results, pause).commit()
 
 
 def block_commit(table: IcebergTable, ledger: Ledger, pause: Callable[[float], None] = time.sleep) -> BlockOutcome:
-    """See to it that nothing of a claimed epoch lands any more, unless it has landed: then say so.
-
-    To be called after the note of the deletion was put (`put_deleted`) and for an epoch with a claim only: without one, nothing
-    was ever sent to the table, and nothing needs to be. Looks before each request, as the commit does; what was not answered is
-    looked for. Calling it again finds the tombstone. Unknown: whether the commit landed cannot be seen any more; nothing is sent.
-    """
-    try:
-        return _block_commit(table, ledger, ledger.key, pause)
-    except NeedsChange as error:
-        return Rejected(error.reason, error.message)
-    except Retryable as error:
-        return TryLater(error.reason, error.message)
+    """See to it that nothing of a claimed epoch lands any more: see `BlockStrategy`."""
+    return commit_loop.run(Block(ledger, table), pause)
 
 
-def _block_commit(table: IcebergTable, ledger: Ledger, key: EpochKey, pause: Callable[[float], None]) -> BlockOutcome:
-    first, tried = ledger.commits.read_claim(0), read_claim_of_commit(ledger)
-    assert first is not None
-    said = "the table kept moving"
-    for number in range(ROUNDS):
-        state = table.load(key)
-        if state is None:
-            return CommitBlocked(table_identity=None)
-        assert isinstance(first.base, IcebergBase)
-        is_claimed = state.table_uuid == first.base.table_uuid
-        blocked = CommitBlocked(state.table_uuid if is_claimed else None)
-        if state.committed is not None:
-            return blocked if state.is_tombstone else Committed(state.table_uuid, state.committed, by_us=False)
-        if (unseen := why_unseen(state, tried)) is not None:
-            return Unknown(
-                f"a commit of {key} was tried {unseen}, and the key is not in the table; check whether the rows are there"
-            )
-        match table.block_commit(state, key):
-            case Landed():
-                return blocked
-            case Refused(message) | Unanswered(message):
-                said = message
-        pause(pause_s(number))
-    return TryLater(reasons.COMMIT_CONTENDED, f"after {ROUNDS} tries the tombstone of {key} is not in the table: {said}")
-
-
-def why_unseen(state: IcebergState, tried: ClaimRecord | None) -> str | None:
-    """Say why it cannot be seen whether the commit landed that was tried under this claim. None was tried without one."""
-    if tried is None:
-        return None
-    assert isinstance(tried.base, IcebergBase)
-    return state.why_unseen(tried.base)
-
-
-def found(state: IcebergState, key: EpochKey) -> Committed | Rejected:
-    """The key is in the table: our commit, or the tombstone of a deletion."""
-    assert state.committed is not None
-    return deleted(key) if state.is_tombstone else Committed(state.table_uuid, state.committed, False, state.is_current)
-
-
-def deleted(key: EpochKey) -> Rejected:
-    return Rejected(reasons.WRITE_DELETED, f"the write of {key} was deleted before its commit; nothing of it is in the table")
-
-
-def gone(targets: Sequence[IcebergTarget]) -> Rejected:
-    name = targets[0].table if targets else "of this write"
-    return Rejected(reasons.TABLE_MISSING, f"the table {name} does not exist any more; staged results cannot go anywhere else")
+def read_claim_of_commit(ledger: Ledger) -> ClaimRecord | None:
+    """Return the claim of the commit. None: none was ever tried. That of an audit is none."""
+    first = ledger.commits.read_claim(0)
+    return ledger.commits.read_claim(1) if first is not None and first.for_audit else first

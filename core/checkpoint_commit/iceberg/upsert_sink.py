@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from checkpoint_commit.commit_loop import outcome_of
 from checkpoint_commit.iceberg.changes import merges as iceberg_merges
 from checkpoint_commit.iceberg.changes.upsert import IcebergUpsert
 from checkpoint_commit.iceberg.target import refuse_columns_of_upsert
@@ -13,7 +14,6 @@ from checkpoint_commit.outcomes import CommitOutcome, Rejected, TryLater
 from checkpoint_commit.ports import NeedsStage, StageOutdated
 from checkpoint_commit.results import Results
 from checkpoint_commit.sinks.merges import MergingSink, Wanted, spec_of_merge
-from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sink import Sink as SinkSpec
@@ -40,16 +40,11 @@ class UpsertSink(MergingSink[_TableT]):
         change = results.change
         if not isinstance(change, IcebergUpsert):  # the table does not fit what was staged: the commit says why
             return self.inner.commit(ledger, results)
-        try:
-            if (asked := self._missing(ledger, results, change)) is not None:
-                return asked
-        except NeedsChange as error:
-            return Rejected(error.reason, error.message)
-        except Retryable as error:
-            return TryLater(error.reason, error.message)
+        if (asked := outcome_of(lambda: self._missing(ledger, results, change))) is not None:
+            return asked
         outcome = self.inner.commit(ledger, results)
         # Moved since: what to do is known now.
-        if isinstance(outcome, TryLater) and (asked := self._missing(ledger, results, change)) is not None:
+        if isinstance(outcome, TryLater) and (asked := outcome_of(lambda: self._missing(ledger, results, change))) is not None:
             return asked
         return outcome
 

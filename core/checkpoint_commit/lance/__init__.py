@@ -1,8 +1,8 @@
 """The commit to Lance datasets.
 
-`commit` and `swap` (overwrites of all) hold the protocols over a small port, and know no library; `table` is the port over
-pylance. `history` says which commits a dataset has. `changes` makes what an operation changes; `added` is about columns for rows
-that are there. `sink` is what the loop sees.
+`commit` holds the strategies of `commit_loop` over a small port, and knows no library; `table` is the port over pylance.
+`history` says which commits a dataset has. `changes` makes what an operation changes; `added` is about columns for rows that are
+there. `sink` is what the loop sees.
 """
 
 import os

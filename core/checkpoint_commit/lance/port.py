@@ -1,4 +1,4 @@
-"""A Lance dataset as its commits know it, and what each of them says where there is nothing to commit to."""
+"""A Lance dataset as its commits know it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Protocol
 
 from checkpoint_commit.changes import Change
 from checkpoint_commit.outcomes import Rejected, RequestOutcome
-from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.records import LanceTarget
+from checkpoint_protocol.records import Base, LanceBase, LanceTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +27,21 @@ class LanceState:
     history_reaches_back: bool
     is_tombstone: bool = False
     is_current: bool = True
+
+    @property
+    def seen(self) -> int:
+        return self.at_version
+
+    @property
+    def base(self) -> LanceBase:
+        assert self.identity is not None  # it is the one that was staged for
+        return LanceBase(identity=self.identity, at_version=self.at_version)
+
+    def why_unseen(self, base: Base) -> str | None:
+        """See `TableState`. Of a dataset that was made again, the versions have nothing to do with those of the claim."""
+        if self.identity != base.table_identity or self.history_reaches_back:
+            return None
+        return f"on version {base.at}, and versions after it were cleaned up"
 
 
 class LanceTable(Protocol):
@@ -63,7 +77,7 @@ class LanceTable(Protocol):
     def swap(self, read_version: int, key: EpochKey, change: Change) -> RequestOutcome:
         """Ask once that the dataset moves from exactly that version to one with the change and the key. Never retries.
 
-        One that landed counts only if `load` shows it: see `lance_swap`.
+        One that landed counts only if `load` shows it: see `Swap`.
         """
 
     def fence(self, read_version: int) -> RequestOutcome:
@@ -71,24 +85,3 @@ class LanceTable(Protocol):
 
     def block_commit(self, read_version: int, key: EpochKey) -> RequestOutcome:
         """Ask once for a fence that carries the key, as a tombstone."""
-
-
-def gone(targets: Sequence[LanceTarget]) -> Rejected:
-    """There is no dataset (any more)."""
-    name = targets[0].uri if targets else "of this write"
-    return Rejected(
-        reasons.TABLE_MISSING, f"the Lance dataset {name} does not exist any more; staged results cannot go anywhere else"
-    )
-
-
-def deleted(key: EpochKey) -> Rejected:
-    """The write was deleted, and nothing of the epoch may land."""
-    return Rejected(reasons.WRITE_DELETED, f"the write of {key} was deleted before its commit; nothing of it is in the dataset")
-
-
-def without_evidence(key: EpochKey, at_version: int) -> str:
-    """Say why it cannot be known whether a commit landed."""
-    return (
-        f"a commit of {key} was tried on version {at_version}, and versions after it were cleaned up; neither "
-        "the key nor a staged file is in the dataset; check whether the rows are there"
-    )

@@ -55,7 +55,7 @@ from checkpoint_protocol.records import (
 from checkpoint_protocol.records.formats.operations import AddColumns
 
 _IDENTITY_TRIES: Final = 5
-#: Lance's own default. None for what must not be based on another version than it says: see `lance_swap`.
+#: Lance's own default. None for what must not be based on another version than it says: see `lance.commit`.
 RETRIES, NO_RETRIES = 20, 0
 #: How Lance begins what it says of a request that no version of the dataset can follow from, whoever else commits.
 _NEVER_TAKEN: Final = ("Invalid user input: ", "Not supported: ", "LanceError(Schema): ")

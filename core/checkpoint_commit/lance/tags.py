@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from checkpoint_commit.commit_loop import outcome_of
 from checkpoint_commit.lance import commit as lance
-from checkpoint_commit.outcomes import CommitOutcome, Committed, Rejected, TryLater
+from checkpoint_commit.outcomes import CommitOutcome, Committed
 from checkpoint_commit.results import Results
-from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -24,14 +24,13 @@ if TYPE_CHECKING:
 
 def commit(table: PylanceTable, ledger: Ledger, results: Results) -> CommitOutcome:
     """Put the results into the dataset, once, and see to it that the version with them has its tag."""
-    try:
+
+    def do() -> CommitOutcome:
         if ledger.commits.read_claim(0) is None:
             table.refuse_tag(ledger.key)
         outcome = lance.commit(table, ledger, results)
         if isinstance(outcome, Committed):
             table.set_tag(ledger.key, outcome.commit_id)
-    except NeedsChange as error:
-        return Rejected(error.reason, error.message)
-    except Retryable as error:
-        return TryLater(error.reason, error.message)
-    return outcome
+        return outcome
+
+    return outcome_of(do)

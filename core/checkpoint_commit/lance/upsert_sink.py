@@ -7,13 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from checkpoint_commit.changes import StagedChange, as_staged
+from checkpoint_commit.commit_loop import outcome_of
 from checkpoint_commit.lance.changes.upsert import LanceUpsert, Merged, MergeMissing
-from checkpoint_commit.outcomes import CommitOutcome, Rejected, TryLater
+from checkpoint_commit.outcomes import CommitOutcome, Rejected
 from checkpoint_commit.ports import NeedsStage, StageOutdated
 from checkpoint_commit.results import Results, gather
 from checkpoint_commit.sinks.merges import MergingSink, Wanted, spec_of_merge
 from checkpoint_protocol import reasons, writes
-from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
+from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sources.source import LanceSource, Source
 from checkpoint_protocol.manifest.spec import Spec
@@ -80,16 +81,16 @@ class LanceUpsertSink(MergingSink["PylanceTable"]):
         """Commit with what merges have found. Another one is asked for where the dataset has fragments that none has read."""
         change = results.change
         assert isinstance(change, LanceUpsert)
-        try:
+
+        def do() -> CommitOutcome | NeedsStage:
             done = read_merges(ledger)
             change.merged = done.merged
-            return self.inner.commit(ledger, results)
-        except MergeMissing as missing:
-            return self._ask(ledger, results, change, done, missing.at_version)
-        except NeedsChange as error:
-            return Rejected(error.reason, error.message)
-        except Retryable as error:
-            return TryLater(error.reason, error.message)
+            try:
+                return self.inner.commit(ledger, results)
+            except MergeMissing as missing:
+                return self._ask(ledger, results, change, done, missing.at_version)
+
+        return outcome_of(do)
 
     def _ask(
         self, ledger: Ledger, results: Results, change: LanceUpsert, done: DoneMerges, at_version: int

@@ -10,12 +10,11 @@ from typing import Any
 from checkpoint_commit.iceberg.commit import IcebergState
 from checkpoint_commit.lance import commit as lance
 from checkpoint_commit.lance.port import LanceState
-from checkpoint_commit.outcomes import CommitOutcome, Committed, Landed, Refused, RequestOutcome, TryLater
+from checkpoint_commit.outcomes import CommitOutcome, Landed, Refused, RequestOutcome
 from checkpoint_commit.results import Results, gather
 from checkpoint_control.decision.actions import BeginStage, Stall
 from checkpoint_control.loop.reconcile import Reconciler
-from checkpoint_protocol.errors import Retryable
-from checkpoint_protocol.identity import EpochKey, new_token, new_uid
+from checkpoint_protocol.identity import EpochKey, new_uid
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import ClaimRecord, LanceBase, OverwriteAll
 from tests.simulation.iceberg_port import IcebergPort
@@ -76,36 +75,27 @@ class FencedOnce(_LanceWrapper):
         return outcome
 
 
-class _LoadAfterTheClaim(lance._Committer):
+class _LoadAfterTheClaim(lance.Fence):
     """Claims first and looks then: what it looks at may lie behind another committer's fence."""
 
-    def commit(self) -> CommitOutcome:
-        claim = self.ledger.commits.read_claim(0)
-        if claim is None:
+    def read_claim(self) -> ClaimRecord | None:
+        if self.ledger.commits.read_claim(0) is None:
             latest = self.table.latest_version()
             assert latest is not None
-            base = LanceBase(identity="1" * 32, at_version=latest)
-            ours = ClaimRecord(token=new_token(), index=0, base=base)
-            claim = self.ledger.commits.put_claim(ours)
-            if claim.token == ours.token:
-                state = self.table.load(self.key, since=base.at_version)
-                if (known := self._judge(state, base)) is not None:
-                    return known
-                assert state is not None
-                outcome = self.table.append(state.at_version, self.key, self.change)
-                if isinstance(outcome, Landed):
-                    return Committed(base.identity, outcome.commit_id, by_us=True)
-        assert isinstance(claim.base, LanceBase)
-        return self._take_over(claim.base)
+            _, self.is_ours = self.put_claim(LanceBase(identity="1" * 32, at_version=latest))
+        return self.ledger.commits.read_claim(0)
+
+    def send(self, state: LanceState, claim: ClaimRecord, is_first: bool) -> RequestOutcome | CommitOutcome:
+        is_first, self.is_ours = self.is_ours, False
+        return lance.Fence.send(self, state, claim, is_first)
+
+    is_ours = False
 
 
 def load_after_the_claim(
     table: Any, ledger: Ledger, results: Results, pause: Callable[[float], None] = time.sleep
 ) -> CommitOutcome:
-    try:
-        return _LoadAfterTheClaim(table, ledger, results.change, [], table.append, pause).commit()
-    except Retryable as error:
-        return TryLater(error.reason, error.message)
+    return _LoadAfterTheClaim.of(table, ledger, results, pause, table.append).commit()
 
 
 class RecordBeforeCommit(Reconciler):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from checkpoint_commit.iceberg import commit as iceberg
+from checkpoint_commit.iceberg.commit import IcebergState
 from checkpoint_commit.outcomes import (
     BlockOutcome,
     CommitBlocked,
@@ -254,12 +255,13 @@ def test_the_answer_to_our_claim_is_lost_and_nothing_is_sent_to_the_table() -> N
 # --- incompatibilities --------------------------------------------------------------------------------------------------
 
 
-def test_an_incompatibility_is_rejected_and_nothing_is_sent() -> None:
+def test_an_incompatibility_is_rejected_before_any_claim() -> None:
     world = with_history()
     world.table.incompatibility = Rejected(reasons.SCHEMA_CHANGED, "the column 'a' was dropped")
 
     assert world.commit() == Rejected(reasons.SCHEMA_CHANGED, "the column 'a' was dropped")
     assert world.swaps() == []
+    assert world.ledger().commits.read_claim(0) is None
 
 
 def test_an_incompatibility_that_comes_with_a_strangers_commit_is_seen_before_the_next_swap() -> None:
@@ -465,25 +467,52 @@ def test_a_deletion_makes_the_branch_that_a_commit_on_its_way_would_make() -> No
 # --- errors of the ports ---------------------------------------------------------------------------------------------------
 
 
+@dataclass
+class SlowLook(FakeIceberg):
+    """Others act between what the first look shows and the claim that follows it."""
+
+    meanwhile: list[Callable[[], None]] = field(default_factory=list)
+
+    def load(self, key: EpochKey) -> IcebergState | None:
+        seen = super().load(key)
+        while self.meanwhile:
+            self.meanwhile.pop()()
+        return seen
+
+
 @pytest.mark.parametrize("has_landed", [False, True])
 def test_a_look_that_is_older_than_another_committers_claim_is_not_judged_by_it(has_landed: bool) -> None:
     """The head that the claim names is not in it: that is not a history that was expired."""
-    world = with_history()
-    world.table.expire_all_but_the_head()
-    old = world.table.load(KEY)
-    assert old is not None
-    world.table.append_as_stranger()
-    if has_landed:
-        world.commit()
-        world.table.append_as_stranger()
-        world.table.expire_all_but_the_head()
-        world.table.incompatibility = Rejected(reasons.STAGED_FILE_MISSING, "compacted")
-    else:
-        world.claim(3)
+    table = SlowLook()
+    world = World(table)
+    for _ in range(2):
+        table.append_as_stranger()
+    table.expire_all_but_the_head()
 
-    world.table.older.append(old)
+    def others_act() -> None:
+        table.append_as_stranger()
+        if not has_landed:
+            world.claim(3)
+            return
+        world.commit()
+        table.append_as_stranger()
+        table.expire_all_but_the_head()
+        table.incompatibility = Rejected(reasons.STAGED_FILE_MISSING, "compacted")
+
+    table.meanwhile.append(others_act)
 
     assert world.commit() == Committed("the-table", OURS, by_us=not has_landed)
+
+
+def test_an_unseen_commit_is_unknown_also_to_a_committer_of_a_deleted_write() -> None:
+    """'Nothing of it is in the table' would not be known."""
+    world = with_history()
+    world.claim(1)
+    world.table.expire_all_but_the_head()
+    writes.put_deleted(world.store, KEY.uid)
+
+    assert isinstance(world.commit(), Unknown)
+    assert world.swaps() == []
 
 
 def test_that_a_write_was_deleted_goes_before_what_cannot_be_compared() -> None:

@@ -2,7 +2,7 @@
 
     is the key in the history since the base of the claim?       yes: already committed
     is there a stage `pack-<version>` that is done, and are the
-    fragments still those that its files were made for?          yes: claim, and one DataReplacement at a time, as `lance_swap`
+    fragments still those that its files were made for?          yes: claim, and one DataReplacement at a time, as a swap
     is there one that may still be used, and is not done?        it is gone on with
     else                                                         the stage `pack-<latest version>`
 
@@ -17,24 +17,24 @@ that it may change this: `refuse_lance_that_replaces_twice` tries it first.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
 from checkpoint_commit.changes import Change
-from checkpoint_commit.lance import swap as lance_swap
 from checkpoint_commit.lance.added.staged import LanceReplacement
 from checkpoint_commit.lance.added.table import PylanceColumns
-from checkpoint_commit.lance.port import LanceState, gone
+from checkpoint_commit.lance.commit import Swap
+from checkpoint_commit.lance.port import LanceState
 from checkpoint_commit.outcomes import CommitOutcome, Committed, Rejected, TryLater
 from checkpoint_commit.outcomes import Final as NothingToCommit
 from checkpoint_commit.results import Results, gather
 from checkpoint_protocol import reasons, writes
-from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.records import LanceBase, LanceTarget, Operation, StagedFile, Target
+from checkpoint_protocol.records import LanceTarget, Operation, StagedFile, Target
 from checkpoint_protocol.records.formats.operations import AddColumns
 
 _PREFIX: Final = "pack-"
@@ -55,17 +55,15 @@ class NeedsPack:
 def commit(
     table: PylanceColumns, ledger: Ledger, results: Results, pause: Callable[[float], None] = time.sleep
 ) -> CommitOutcome | NeedsPack:
-    """Show what was staged as columns of the rows, once, whoever tries; or say for which version files must be made before."""
+    """Show what was staged as columns of the rows, once, whoever tries; or say for which version files must be made before.
+
+    Raises what the table raises.
+    """
     targets = [target for target in results.targets if isinstance(target, LanceTarget)]
-    try:
-        outcome = _Commit(table, ledger, results, targets, pause).outcome()
-        if isinstance(outcome, Committed | NothingToCommit):
-            # Before it is recorded: whoever dies here is followed by one that comes here again.
-            table.clear_staged(ledger.key)
-    except NeedsChange as error:
-        return Rejected(error.reason, error.message)
-    except Retryable as error:
-        return TryLater(error.reason, error.message)
+    outcome = _Commit(table, ledger, results, targets, pause).outcome()
+    if isinstance(outcome, Committed | NothingToCommit):
+        # Before it is recorded: whoever dies here is followed by one that comes here again.
+        table.clear_staged(ledger.key)
     return outcome
 
 
@@ -85,9 +83,10 @@ class _Commit:
 
     def outcome(self) -> CommitOutcome | NeedsPack:
         packs = self._packs()
-        state = self._state()
+        looked = self._swap_of(self.results.change)
+        state = looked.load(looked.read_claim())
         if state is None:
-            return gone(self.targets)
+            return looked.gone()
         if self._is_to_be_looked_up(state):
             # What is sent is known by the stage that was done last: it tells a commit whose version was cleaned up.
             done = [change for version in packs if (change := self._packed(version)) is not None]
@@ -111,17 +110,8 @@ class _Commit:
             )
         return NeedsPack(f"{_PREFIX}{state.at_version}", state.at_version)
 
-    def _state(self) -> LanceState | None:
-        """Load the dataset, and look for the key in it, if it can be there."""
-        claim = self.ledger.commits.read_claim(0)
-        if claim is None:
-            latest = self.table.latest_version()
-            return None if latest is None else self.table.load(self.ledger.key, since=latest)
-        assert isinstance(claim.base, LanceBase)
-        return self.table.load(self.ledger.key, since=claim.base.at_version)
-
     def _is_to_be_looked_up(self, state: LanceState) -> bool:
-        """Whether the epoch is committed, or nobody knows: `lance_swap` says which, and sends nothing."""
+        """Whether the epoch is committed, or nobody knows: the swap says which, and sends nothing."""
         claim = self.ledger.commits.read_claim(0)
         if state.committed is not None:
             return True
@@ -150,20 +140,33 @@ class _Commit:
         return self.table.find_moved(packed, state.at_version, self.targets)
 
     def _swap(self, change: Change) -> CommitOutcome | NeedsPack:
-        moved: list[int] = []
-
-        def find_problem(state: LanceState) -> CommitOutcome | None:
-            if not isinstance(change, LanceReplacement):
-                return TryLater(reasons.COMMIT_CONTENDED, "another has committed in this moment, or is about to")
-            fragment = self._moved(change, state)
-            if fragment is None:
-                return None
-            moved.append(fragment)
-            return TryLater(
-                reasons.COMMIT_CONTENDED,
-                f"fragment {fragment} of {self.table.title} was rewritten before its columns were committed; it is packed again",
-            )
-
-        ended = lance_swap.commit(self.table, self.ledger, change, self.targets, self.pause, self.table.replace, find_problem)
+        swap = self._swap_of(change)
+        ended = swap.commit()
         # The files are made for a version that is no more: another stage is asked for.
-        return self.outcome() if moved and isinstance(ended, TryLater) else ended
+        return self.outcome() if swap.has_moved and isinstance(ended, TryLater) else ended
+
+    def _swap_of(self, change: Change) -> _Replace:
+        results = dataclasses.replace(self.results, change=change)
+        return _Replace.of(self.table, self.ledger, results, self.pause, self.table.replace)
+
+
+@dataclass(slots=True)
+class _Replace(Swap):
+    """One DataReplacement: the files of a stage, where the fragments are still those that they were made for."""
+
+    has_moved: bool = False
+
+    def find_problem(self, state: LanceState) -> CommitOutcome | None:
+        if (problem := Swap.find_problem(self, state)) is not None:
+            return problem
+        if not isinstance(self.change, LanceReplacement):
+            return TryLater(reasons.COMMIT_CONTENDED, "another has committed in this moment, or is about to")
+        table = cast(PylanceColumns, self.table)
+        fragment = table.find_moved(self.change, state.at_version, self.targets)
+        if fragment is None:
+            return None
+        self.has_moved = True
+        return TryLater(
+            reasons.COMMIT_CONTENDED,
+            f"fragment {fragment} of {table.title} was rewritten before its columns were committed; it is packed again",
+        )

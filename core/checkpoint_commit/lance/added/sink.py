@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from checkpoint_commit import commit_loop
 from checkpoint_commit.changes import Change, as_staged
 from checkpoint_commit.lance import commit as lance
 from checkpoint_commit.lance.added import commit as lance_added_commit
 from checkpoint_commit.lance.added.commit import NeedsPack
 from checkpoint_commit.lance.added.table import PylanceColumns
-from checkpoint_commit.outcomes import BlockOutcome, CommitBlocked, CommitOutcome, Committed, Final, Rejected, TryLater
+from checkpoint_commit.outcomes import BlockOutcome, CommitBlocked, CommitOutcome, Committed, Final
 from checkpoint_commit.ports import NeedsStage, Stage
 from checkpoint_commit.results import Results
-from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sink import Sink as SinkSpec
@@ -48,18 +48,16 @@ class ColumnsSink:
         return self.table.pack(operation, key, targets, files)
 
     def commit(self, ledger: Ledger, results: Results) -> CommitOutcome | NeedsStage:
-        try:
-            if ledger.commits.read_claim(0) is None:
-                self.table.refuse_tag(ledger.key)
-            outcome = lance_added_commit.commit(self.table, ledger, results)
-            if isinstance(outcome, NeedsPack):
-                return NeedsStage(self._stage(outcome, results))
-            if isinstance(outcome, Committed):
-                self.table.set_tag(ledger.key, outcome.commit_id)
-        except NeedsChange as error:
-            return Rejected(error.reason, error.message)
-        except Retryable as error:
-            return TryLater(error.reason, error.message)
+        return commit_loop.outcome_of(lambda: self._commit(ledger, results))
+
+    def _commit(self, ledger: Ledger, results: Results) -> CommitOutcome | NeedsStage:
+        if ledger.commits.read_claim(0) is None:
+            self.table.refuse_tag(ledger.key)
+        outcome = lance_added_commit.commit(self.table, ledger, results)
+        if isinstance(outcome, NeedsPack):
+            return NeedsStage(self._stage(outcome, results))
+        if isinstance(outcome, Committed):
+            self.table.set_tag(ledger.key, outcome.commit_id)
         return outcome
 
     def _stage(self, needed: NeedsPack, results: Results) -> Stage:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,16 +39,17 @@ class Like(str):
 
 @dataclass(frozen=True)
 class Look:
-    """What is changed of a write, and what `validate` says then: problems as `path: message`, after them notes as `note: text`.
+    """What is changed of a write, and what `validate` says then, each with ... for any text, and {folder} for the ground's:
 
-    The text has ... for any text, and {folder} for the ground's. `spec` has new values of fields by their path, None to take one
-    out. `foresees` has fields of the prediction by their path; None says that there is none.
+    - all problems as `path: message`, and after them all notes as `note: text`
+    - columns as `column name: type: why`; all of them, if any
+    - fields of the prediction as `would.name: value`
     """
 
     says: str | tuple[str, ...] = ()
-    spec: Mapping[str, Any] = field(default_factory=dict)
+    #: YAML of fields by their path, without the outer braces; null takes a field out.
+    spec: str = ""
     _: KW_ONLY
-    foresees: Mapping[str, Any] | None = field(default_factory=dict)
     #: Text and bytes as they are, tables as Parquet or as a Lance dataset.
     files: Mapping[str, str | bytes | pa.Table] = field(default_factory=dict)
     #: The source is this CSV or JSON, in the file `name`.
@@ -66,6 +66,10 @@ class Look:
     bare: bool = False
     #: Does what else is to be done, at the end.
     prepare: Callable[[Ground], object] = lambda ground: None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.says, str):
+            object.__setattr__(self, "says", (self.says,) if self.says else ())
 
 
 #: Scenarios by their names. Several looks are one after the other, each at what the one before left.
@@ -132,16 +136,16 @@ class Ground:
         catalog.create_table("db.rows", schema or rows_of([]).schema, properties=properties or {})
         catalog.close()
 
-    def put(self, at: str, value: Any) -> None:
-        """Set a field of the spec; None takes it out."""
-        *way, last = at.split(".")
-        section: Any = self.spec
-        for name in way:
-            section = section[int(name)] if isinstance(section, list) else section[name]
-        if value is None:
-            del section[last]
-        else:
-            section[last] = copy.deepcopy(value)
+    def put(self, fields: str) -> None:
+        for at, value in yaml.safe_load(f"{{{fields}}}").items():
+            *way, last = at.split(".")
+            section: Any = self.spec
+            for name in way:
+                section = section[int(name)] if isinstance(section, list) else section[name]
+            if value is None:
+                del section[last]
+            else:
+                section[last] = value
 
     def change(self, look: Look) -> None:
         if look.table is not None:
@@ -156,8 +160,7 @@ class Ground:
             self.write("code/steps.py", f"{RAISES}{look.code}\n")
         if look.call is not None:
             self.spec.update({"code": {"path": "code"}, "steps": [{"call": look.call, "arguments": dict(look.arguments)}]})
-        for at, value in look.spec.items():
-            self.put(at, value)
+        self.put(look.spec)
         look.prepare(self)
 
     def run(self, *arguments: str) -> Result:
@@ -180,33 +183,26 @@ class Ground:
                 self.make_table()
         for look in looks:
             self.change(look)
-            report = self.report()
-            said = [f"{problem['path']}: {problem['message']}" for problem in report["problems"]]
-            said += [f"note: {note}" for note in report["notes"]]
-            expected = self._like((look.says,) if isinstance(look.says, str) else look.says)
+            said = list(self._said(look.says))
+            expected = [Like(line.replace("{folder}", str(self.folder))) for line in look.says]
             assert said == expected, f"said is {said}, and not {expected}"
-            if look.foresees is None:
-                assert report["prediction"] is None
-                continue
-            for at, value in look.foresees.items():
-                foreseen, expected = self._foreseen(report, at), self._like(value)
-                assert foreseen == expected, f"{at} is {foreseen}, and not {expected}"
 
-    def _foreseen(self, report: dict[str, Any], at: str) -> Any:
-        if at == "columns":
+    def _said(self, asked: Sequence[str]) -> Iterator[str]:
+        report = self.report()
+        for problem in report["problems"]:
+            yield f"{problem['path']}: {problem['message']}"
+        for note in report["notes"]:
+            yield f"note: {note}"
+        if any(line.startswith("column ") for line in asked):
             types = self.spec["source"]["files"].get("types", {})
-            columns = report["prediction"]["columns"]
-            assert all(column["inferred"] is (column["column"] not in types) for column in columns)
-            return [f"{column['column']}: {column['type']}: {column['why']}" for column in columns]
-        value = report["prediction"]
-        for name in at.split("."):
-            value = value[name]
-        return value
-
-    def _like(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return Like(value.replace("{folder}", str(self.folder)))
-        return [self._like(each) for each in value] if isinstance(value, list | tuple) else value
+            for column in report["prediction"]["columns"]:
+                yield f"column {column['column']}: {column['type']}: {column['why']}"
+                assert column["inferred"] is (column["column"] not in types)
+        for at in (line.partition(": ")[0] for line in asked if line.startswith("would")):
+            value = report["prediction"]
+            for name in at.split(".")[1:]:
+                value = value[name]
+            yield f"{at}: {value}"
 
     def everything(self) -> dict[Path, bytes | None]:
         return {path: path.read_bytes() if path.is_file() else None for path in self.folder.rglob("*")}

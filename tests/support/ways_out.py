@@ -197,8 +197,17 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/spark/test_stream_volume.py::test_a_volume_that_may_not_be_written_is_named_with_what_to_do_and_used_once_it_may": (
         "let the group of the pods (fsGroup) read and write it",
     ),
-    "unit/cli/test_cli_validate.py::test_the_volume_of_a_stream_is_a_problem_on_one_machine_until_its_checkpoint_is_on_a_disk": (
+    "unit/cli/test_cli_validate.py::test_what_is_corrected_as_was_told_is_told_no_more": (
         "one machine has no PersistentVolumeClaims; leave it out",
+        "; where it means NULL, name it in source.files.csv.nullValues",
+        "if {} is between the columns, set source.files.csv.delimiter: {}",
+        "drop it in the step",
+        "leave it out by source.columns, drop it in a step",
+        "has the column {}, which {} does not have (it has {}); {}, or add it to the table",
+        "let it be a string, if Spark is to read the table",
+        "and its pod has no GPU; declare the output",
+        "{} is a file and no folder; correct the URI",
+        "{} has modules that the driver would import instead of those it needs: {}{}; rename them, or leave out",
     ),
     "end_to_end/test_streams.py::test_what_cannot_be_replayed_or_is_the_writes_own_is_refused_by_name": (
         "job.stream was called a second time",
@@ -506,12 +515,6 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "the operator may not do this, see the chart's roles",
     ),
     # --- the command ------------------------------------------------------------------------------------------------------
-    "unit/cli/test_cli_validate.py::test_a_text_that_often_means_null_is_told_with_the_option_that_makes_it_so": (
-        "; where it means NULL, name it in source.files.csv.nullValues",
-    ),
-    "unit/cli/test_cli_validate.py::test_a_header_that_is_one_name_with_another_delimiter_in_it_is_noted_with_the_option": (
-        "if {} is between the columns, set source.files.csv.delimiter: {}",
-    ),
     # --- Spark ------------------------------------------------------------------------------------------------------------
     "end_to_end/test_map_only.py::test_what_is_written_in_its_place_as_the_message_says_is_accepted": (
         "look values up in a step instead, or {}",
@@ -584,21 +587,7 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "test_another_write_under_the_name_is_refused_with_the_way_out_and_its_deletion_touches_nothing": (
         "it is fixed for the life of a write: undo the change, or give the new write another metadata.name{}",
     ),
-    "unit/cli/test_cli_validate.py::test_the_columns_that_the_last_step_declares_are_compared_with_the_table": (
-        "drop it in the step",
-        "leave it out by source.columns, drop it in a step",
-        "has the column {}, which {} does not have (it has {}); {}, or add it to the table",
-    ),
-    "unit/cli/test_cli_validate.py::test_a_time_of_day_in_an_iceberg_table_is_noted_as_spark_could_not_read_it": (
-        "let it be a string, if Spark is to read the table",
-    ),
-    "unit/cli/test_cli_validate.py::test_steps_that_need_a_gpu_are_noted_where_the_driver_would_run_them_without_one": (
-        "and its pod has no GPU; declare the output",
-    ),
     "unit/cli/test_cli_validate.py::test_without_java_the_problem_names_java": ("install Java 17 or 21 (Debian, Ubuntu",),
-    "unit/cli/test_cli_validate.py::test_a_checkpoint_folder_below_a_file_cannot_be_made": (
-        "{} is a file and no folder; correct the URI",
-    ),
     "unit/cli/test_validate_tables.py::test_a_table_that_is_not_there_is_a_problem": (
         "has no table {}; correct source.iceberg, or make the table",
         "has no branch or tag {} (it has: {}); correct source.iceberg.branch",
@@ -781,17 +770,13 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "say code.path (a folder) or code.uri (a .py, .zip or .whl file)",
         "spec.suspend: it is set, so nothing is run; take it out, or say false",
     ),
-    "unit/cli/test_cli_validate.py::test_what_the_store_knows_of_the_write_is_told": (
+    "unit/cli/test_cli_validate.py::test_what_a_run_would_do_is_foreseen": (
         "a run would do nothing; run --again takes files that came since",
-    ),
-    "unit/cli/test_cli_validate.py::test_a_run_that_only_tries_again_would_take_rows_that_failed": (
         "a run would do nothing; run --again takes the rows that failed",
-    ),
-    "unit/cli/test_cli_validate.py::test_a_first_epoch_that_only_tries_again_is_told_to_take_no_rows": (
-        "the first epoch would take no rows; set Never or Also until it is committed",
-    ),
-    "unit/cli/test_cli_validate.py::test_a_run_that_overwrites_would_read_the_whole_source": (
         "a run would do nothing; change runNonce to read the whole source again",
+    ),
+    "unit/cli/test_cli_validate.py::test_what_a_person_has_to_judge_is_noted": (
+        "the first epoch would take no rows; set Never or Also until it is committed",
     ),
     "end_to_end/test_steps_that_end_their_process.py::"
     "test_rows_that_end_the_process_are_quarantined_with_how_and_all_others_are_committed": (
@@ -832,10 +817,6 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/spark/test_ways_out_of_steps.py::"
     "test_the_columns_that_are_asked_for_are_given_once_the_step_or_the_manifest_is_corrected": (
         "of sink.columns (it gives {}); correct the step, or sink.columns",
-    ),
-    "unit/cli/test_cli_validate.py::"
-    "test_modules_of_the_code_folder_that_hide_what_the_driver_needs_are_named_until_they_are_renamed": (
-        "{} has modules that the driver would import instead of those it needs: {}{}; rename them, or leave out",
     ),
     "unit/cli/test_names_of_local_files.py::test_a_warehouse_that_pyiceberg_would_take_for_another_is_refused_by_name": (
         "{} stands in {}, and begins no name for pyiceberg; use a folder without it",

@@ -14,129 +14,27 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from click.testing import CliRunner, Result
 
-from checkpoint_commit.catalogs.named import open_catalog
 from checkpoint_local.cli.files import load_manifest
-from checkpoint_local.cli.main import main
-from checkpoint_protocol.places.settings import CatalogSettings, Settings
 from devtools.s3_server import S3Server
 from tests.support.archives import HOSTILE, zip_of
+from tests.support.grounds import RAISES, Ground, Look, Scenarios, catalog_settings, each_of
 from tests.support.places import on_s3
-from tests.support.reading import files_source
 from tests.support.stored_writes import StoredWrite
 from tests.support.writes import manifest_for, rows_of
-
-Change = Callable[[dict[str, Any]], None]
-
-
-class Ground:
-    """A folder with an input, a catalog with the table db.rows, a step, and a manifest that is right."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.source = folder / "in"
-        self.source.mkdir()
-        for number in range(2):
-            pq.write_table(rows_of(range(number * 50, number * 50 + 50)), self.source / f"part-{number}.parquet")
-        self.code = folder / "code"
-        self.code.mkdir()
-        self.settings = folder / "settings.yaml"
-        self.document: dict[str, Any] = {
-            "apiVersion": "checkpointed.dev/v1alpha1",
-            "kind": "CheckpointedWrite",
-            "metadata": {"name": "nightly"},
-            "spec": {
-                "source": {"files": {"format": "parquet", "paths": ["in"]}},
-                "sink": {"iceberg": {"catalog": "lake", "table": "db.rows"}},
-                "checkpoint": {"uri": "checkpoints"},
-            },
-        }
-        self.write_settings({"type": "sql", "uri": "sqlite:///catalog.db", "warehouse": "warehouse"})
-        java = folder / "java" / "bin" / "java"
-        java.parent.mkdir(parents=True)
-        java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
-        java.chmod(0o755)
-        self.java_home = java.parents[1]
-
-    @property
-    def spec(self) -> dict[str, Any]:
-        spec: dict[str, Any] = self.document["spec"]
-        return spec
-
-    @property
-    def files(self) -> dict[str, Any]:
-        files: dict[str, Any] = self.spec["source"]["files"]
-        return files
-
-    @property
-    def file(self) -> Path:
-        file = self.folder / "write.yaml"
-        file.write_text(yaml.safe_dump(self.document))
-        return file
-
-    def write_settings(self, catalog: dict[str, Any]) -> None:
-        self.settings.write_text(yaml.safe_dump({"catalogs": {"lake": catalog}}))
-
-    def make_table(self, schema: pa.Schema | None = None, properties: dict[str, str] | None = None) -> None:
-        entry = CatalogSettings(
-            type="sql", uri=f"sqlite:///{self.folder}/catalog.db", warehouse=(self.folder / "warehouse").as_uri()
-        )
-        catalog = open_catalog("lake", Settings(catalogs={"lake": entry}))
-        catalog.create_namespace("db")
-        catalog.create_table("db.rows", schema or rows_of([]).schema, properties=properties or {})
-        catalog.close()
-
-    def write_step(self, text: str, name: str = "steps.py") -> None:
-        file = self.code / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-
-    def use_step(self, call: str, **arguments: Any) -> None:
-        self.spec["code"] = {"path": "code"}
-        self.spec["steps"] = [{"call": call, "arguments": arguments}]
-
-    def use_text(self, text: str | bytes, format: str = "csv", name: str = "rows.csv", **options: Any) -> None:
-        (self.folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
-        self.spec["source"] = files_source(format, [name], options).model_dump(mode="json", by_alias=True, exclude_defaults=True)
-
-    def run(self, *arguments: str) -> Result:
-        environment = {"JAVA_HOME": str(self.java_home), "XDG_CONFIG_HOME": "/nonexistent"}
-        command = ["validate", str(self.file), "--settings", str(self.settings), *arguments]
-        return CliRunner(env=environment).invoke(main, command, catch_exceptions=False)
-
-    def report(self) -> dict[str, Any]:
-        result = self.run("-o", "json")
-        answer: dict[str, Any] = json.loads(result.stdout)
-        assert result.exit_code == (0 if answer["valid"] else 2)
-        assert answer["valid"] == (not answer["problems"])
-        return answer
-
-    def problems(self) -> list[tuple[str, str]]:
-        return [(problem["path"], problem["message"]) for problem in self.report()["problems"]]
-
-    def only_problem(self) -> tuple[str, str]:
-        problems = self.problems()
-        assert len(problems) == 1, problems
-        return problems[0]
-
-    def everything(self) -> dict[Path, bytes | None]:
-        return {path: path.read_bytes() if path.is_file() else None for path in self.folder.rglob("*")}
-
-
-@pytest.fixture
-def ground(tmp_path: Path) -> Ground:
-    """Everything is right: the table and the checkpoint folder exist."""
-    made = Ground(tmp_path)
-    made.make_table()
-    (tmp_path / "checkpoints").mkdir()
-    return made
 
 
 @pytest.fixture
 def bare_ground(tmp_path: Path) -> Ground:
     """No table, no catalog, no checkpoint folder yet."""
     return Ground(tmp_path)
+
+
+@pytest.fixture
+def ground(bare_ground: Ground) -> Ground:
+    """Everything is right: the table and the checkpoint folder exist."""
+    bare_ground.see(Look())
+    return bare_ground
 
 
 @pytest.fixture(autouse=True)
@@ -146,21 +44,822 @@ def _imports_nothing_of_the_user() -> Iterator[None]:
     assert not {"steps", "nested", "nested.deep"} & (set(sys.modules) - before)
 
 
-# --- texts ---------------------------------------------------------------------------------------------------------------------
+NO_TABLE = "sink: {none: {}}"
+NEW_ICEBERG = "sink: {iceberg: {catalog: lake, table: db.new}, create: true"
+NEW_LANCE = "sink: {lance: {uri: new.lance}, create: true}"
+UNREADABLE_SETTINGS = {"settings.yaml": "catalog: {}\n"}
+BY_SPARK = "note: what Spark makes of the source is seen when a driver reads it; columns and types were not checked"
 
 
-@pytest.mark.parametrize("text", ['[{"a": 1}, {"a": 2}]', '[\n  {"a": 1},\n  {"a": 2}\n]\n'])
-def test_an_array_of_json_objects_is_told_with_how_to_make_lines_of_it(ground: Ground, text: str) -> None:
-    ground.use_text(text, format="json", name="rows.json")
-
-    problems = ground.problems()
-
-    assert len(problems) == 1, problems
-    for part in ("rows.json", "JSON array", "one object a line", "jq -c '.[]'"):
-        assert part in problems[0][1]
+# --- looks at one kind of thing -------------------------------------------------------------------------------------------------
 
 
-# --- nothing wrong ------------------------------------------------------------------------------------------------------------
+def of_step(says: str, call: str, code: str = "", **arguments: Any) -> Look:
+    """`says` is below the step."""
+    return Look(f"spec.steps.0.{says}" if says else "", code=code, call=call, arguments=arguments)
+
+
+def of_audit(says: str, call: str, code: str = "") -> Look:
+    return Look(says, f"code: {{path: code}}, sink.audit: '{call}'", code=code)
+
+
+def of_code(says: str, uri: str, content: str | bytes, call: str = "flights:clean") -> Look:
+    return Look(says, f"code: {{uri: {uri}}}", call=call, files={uri: content})
+
+
+def of_csv(says: str | tuple[str, ...], text: str | bytes, spec: str = "", name: str = "rows.csv", **options: Any) -> Look:
+    return Look(says, spec, text=text, name=name, options=options)
+
+
+def of_json(says: str | tuple[str, ...], text: str, spec: str = "") -> Look:
+    return Look(says, spec, text=text, name="rows.json")
+
+
+def files_in(path: str, more: str = "") -> str:
+    """Return the section of these files."""
+    return f"{{files: {{format: {'csv' if 'csv' in path else 'parquet'}, paths: [{path}]{more}}}}}"
+
+
+def of_more(says: str, table: pa.Table | str, spec: str = "") -> Look:
+    """Return the look at a source with another Parquet file."""
+    return Look(says, spec, files={"in/part-9.parquet": table})
+
+
+# --- steps and audits ---------------------------------------------------------------------------------------------------------
+
+CALLED = "class Clean:\n    def __call__(self, rows): ..."
+MADE_WITH_LIMIT = "class Clean:\n    def __init__(self, limit): ...\n    def __call__(self, rows): ..."
+AWAITED = "class Clean:\n    async def __init__(self): ...\n    def __call__(self, rows): ..."
+DATACLASS = "@dataclass\nclass Clean:\n    limit: int\n    def __call__(self, rows): ..."
+STEPS = zip_of({"package/__init__.py": "", "package/steps.py": "def clean(rows): ..."})
+
+RIGHT_STEPS: Scenarios = {
+    "a function": of_step("", "steps:clean", "def clean(rows): ..."),
+    "a function with an argument": of_step("", "steps:clean", "def clean(rows, limit): ...", limit=3),
+    "a function with an argument by its name": of_step("", "steps:clean", "def clean(rows, *, limit, other=1): ...", limit=3),
+    "a function of any arguments": of_step("", "steps:clean", "def clean(*rows, **arguments): ...", any=3),
+    "a decorated function, of which nothing is known": of_step("", "steps:clean", "@decorated\ndef clean(rows): ...", any=3),
+    "what a call returns": of_step("", "steps:clean", "clean = make()"),
+    "what is imported by another name": of_step("", "steps:clean", "from elsewhere import tidy as clean"),
+    "a function in except": of_step("", "steps:clean", "try:\n    import fast\nexcept ImportError:\n    def clean(rows): ..."),
+    "a function in else": of_step("", "steps:clean", "if True:\n    pass\nelse:\n    def clean(rows): ..."),
+    "a class": of_step("", "steps:Clean", CALLED),
+    "a class with an argument": of_step("", "steps:Clean", MADE_WITH_LIMIT, limit=3),
+    "a class with a base, of which nothing is known": of_step("", "steps:Clean", "class Clean(Base): ...", limit=3),
+    "a decorated class": of_step("", "steps:Clean", DATACLASS, limit=3),
+    "a compiled module": of_step("", "math:sqrt"),
+    "an installed module": of_step("", "json:loads"),
+    "a module in a package, which is not imported": Look(
+        call="nested.deep:clean", files={"code/nested/__init__.py": RAISES, "code/nested/deep.py": "def clean(rows): ..."}
+    ),
+    "a module in an archive": of_code("", "code.zip", STEPS, "package.steps:clean"),
+}
+WRONG_STEPS: Scenarios = {
+    "no module": of_step("call: ...no module 'stepz'...", "stepz:clean"),
+    "no module in a module": of_step("call: ...no module 'steps.inner'...", "steps.inner:clean"),
+    "a misspelt function": of_step("call: ...did you mean 'clean'...", "steps:claen", "def clean(rows): ..."),
+    "a function in another": of_step("call: ...defines no 'clean'...", "steps:clean", "def other():\n    def clean(rows): ..."),
+    "a syntax error": of_step("call: ...steps.py, line...", "steps:clean", "def clean(rows:\n"),
+    "an async __init__": of_step("call: ...async setup...", "steps:Clean", AWAITED),
+    "a function of nothing": of_step("call: ...takes no positional argument...", "steps:clean", "def clean(): ..."),
+    "a misspelt argument": of_step(
+        "arguments.limti: ...mean 'limit'...", "steps:clean", "def clean(rows, limit=1): ...", limti=3
+    ),
+    "an argument for the rows": of_step("arguments.rows: ...takes no argument...", "steps:clean", "def clean(rows): ...", rows=3),
+    "an argument too few": of_step("arguments: ...needs the argument 'limit'...", "steps:clean", "def clean(rows, limit): ..."),
+    "a class that is not called": of_step("call: ...no __call__...", "steps:Clean", "class Clean:\n    def setup(self): ..."),
+    "an argument for a class that takes none": of_step("arguments.a: ...takes no arguments...", "steps:Clean", CALLED, a=1),
+    "an argument too few for a class": of_step("arguments: ...needs the argument 'limit'...", "steps:Clean", MADE_WITH_LIMIT),
+    "a folder in place of a module": Look(
+        "spec.steps.0.call: ...folder without __init__.py...", call="nested:clean", files={"code/nested/deep.py": ""}
+    ),
+    "no module for an audit": of_audit("spec.sink.audit: ...there is no module 'chekcs'...", "chekcs:run"),
+    "a misspelt audit": of_audit(
+        "spec.sink.audit: ...defines no 'run'; did you mean 'runs'?...", "steps:run", "def runs(table): ..."
+    ),
+    "an audit of nothing": of_audit(
+        "spec.sink.audit: ...takes no positional argument, and an audit is given the table as one...",
+        "steps:run",
+        "def run(): ...",
+    ),
+    "a code folder that is not there": Look("spec.code.path: ...", "code.path: cdoe", call="steps:clean"),
+    "a function that an archive lacks": of_code(
+        "spec.steps.0.call: {folder}/code.zip/package/steps.py defines no 'claen'; did you mean 'clean'?",
+        "code.zip",
+        STEPS,
+        "package.steps:claen",
+    ),
+    "a syntax error in a file that is the code": of_code(
+        "spec.steps.0.call: {folder}/flights.py, line 1:...", "flights.py", "def clean(rows)\n"
+    ),
+    **{
+        f"an archive with {kind}": of_code(f"spec.code.uri: ...{HOSTILE[kind][1]}...", "code.zip", HOSTILE[kind][0]())
+        for kind in ("a name that climbs out", "no zip")
+    },
+    **{
+        f"{name} with a module that hides what the driver needs": of_code(
+            "spec.code.uri: ...queue.py hides 'queue' of Python's standard library...", name, content, "queue:clean"
+        )
+        for name, content in {"queue.py": b"def clean(rows): ...", "code.zip": zip_of({"queue.py": "", "a.py": ""})}.items()
+    },
+}
+
+# --- the source ---------------------------------------------------------------------------------------------------------------
+
+CSV = "id,text\n1,a\n"
+MORE_CSV = {"more.csv": "id,day\n1,2024-01-05\n"}
+DURATIONS = pa.table({"id": [1], "took": pa.array([1], pa.duration("us")), "at": pa.array([1], pa.timestamp("ns"))})
+DICTIONARY = pa.table({"text": pa.array(["a"]).dictionary_encode(), "id": [1]})
+INTO_TABLE = "spec.source: ...leads into the data of the sink's table..."
+INTO_STORE = "spec.source: ...leads into the checkpoint store..."
+
+
+def data_by_a_link(ground: Ground) -> None:
+    ground.write("warehouse/db/rows/data/x.parquet", rows_of([1]))
+    (ground.source / "more").symlink_to(ground.folder / "warehouse" / "db" / "rows" / "data")
+
+
+def link_to_x(ground: Ground) -> None:
+    (ground.folder / "link.parquet").symlink_to(ground.folder / "x.parquet")
+
+
+RIGHT_SOURCES: Scenarios = {
+    "Parquet without a column": of_more("", pa.table({"id": [1]})),
+    "Parquet with a smaller type": of_more("", pa.table({"text": ["a"], "id": pa.array([1], pa.int32())})),
+    "Parquet with NULL only": of_more("", pa.table({"id": pa.nulls(1)})),
+    "Parquet with text in a dictionary": of_more("", DICTIONARY),
+    "CSV": of_csv("", CSV),
+    "CSV with a byte order mark": of_csv("", "\ufeffid,text\r\n1,a\r\n"),
+    "CSV after empty lines": of_csv("", "\n\nid,text\n1,a"),
+    "CSV in quotes": of_csv("", '"id","text"\n1,"a,b"\n'),
+    "CSV with a delimiter": of_csv("", "id;text\n1;a\n", delimiter=";"),
+    "CSV with a delimiter and a quote": of_csv("", "'id'|'text'\n1|a\n", delimiter="|", quote="'"),
+    "CSV with rows of several lines": of_csv("", CSV, multiLine=True),
+    "CSV without a header, whose columns are numbered": of_csv("", "1,a\n", f"source.columns: [f0], {NO_TABLE}", header=False),
+    **{
+        f"gzip of several members: {what}": of_csv("", b"".join(map(gzip.compress, parts)), name="rows.csv.gz")
+        for what, parts in {
+            "one is empty": (b"", b"id,text\n1,a\n"),
+            "the header is in two": (b"id,te", b"xt\n1,a\n"),
+            "a letter is in two": (b"id,text\n1,\xc3", b"\xbc\n"),
+        }.items()
+    },
+    "files beside the table and the checkpoints": Look(
+        "", 'source.files.paths: ["*.parquet"]', files={"x.parquet": rows_of([1])}
+    ),
+}
+WRONG_SOURCES: Scenarios = {
+    "a path that is not there": Look("spec.source.files.paths.0: ...no such file...", "source.files.paths: [nowhere]"),
+    "a pattern without files": Look("spec.source.files.paths.0: ...matches no file...", "source.files.paths: [in/*.csv]"),
+    "the second path": Look("spec.source.files.paths.1: ...matches no file...", "source.files.paths: [in, in/*.csv]"),
+    "an unknown scheme": Look("spec.source.files.paths.0: ...s3://...", "source.files.paths: ['ftp://host/in']"),
+    "a misspelt column": Look("spec.source.columns.0: ...did you mean 'text'...", "source.columns: [txet, id]"),
+    "checkpoints in the source": Look("spec.source: ...would be read as its input...", "checkpoint.uri: in/checkpoints"),
+    "a file that is no Parquet": of_more("spec.source: ...part-9.parquet: it cannot be read as Parquet...", "hello"),
+    "Parquet whose types do not unite": of_more("spec.source: ...has string in the column 'id'...", pa.table({"id": ["1"]})),
+    "Parquet with nothing in common": of_more("spec.source: ...they have no column in common...", pa.table({"nr": [1]})),
+    "Parquet without a column, where all are to be the same": of_more(
+        "spec.source: ...has no column 'text'...", pa.table({"id": [1]}), "source.files.schema: Same"
+    ),
+    "30 broken files": Look(
+        (*["spec.source: ...bad-..."] * 10, "spec.source: 20 more files..."),
+        files={f"in/bad-{number}.parquet": "hello" for number in range(30)},
+    ),
+    **{
+        f"gzip in {name}": of_csv(
+            ("spec.source.columns: ...'txet'...", "would.tasks.atMost: 1"),
+            gzip.compress(b"id,txet\n" + b"1,a\n" * 100_000),
+            name=name,
+        )
+        for name in ("rows.csv.gz", "rows.CSV.GZ")
+    },
+    "two columns of one name": of_csv("spec.source: ...two columns are called 'id'...", "id,text,id\n"),
+    "UTF-16": of_csv("spec.source: ...UTF-16...", "id,text\n".encode("utf-16")),
+    "Latin-1": of_csv("spec.source: ...convert it to UTF-8...", b"id,t\xe9xt\n1,a\n"),
+    "Parquet as CSV": of_csv("spec.source: ...not text but Parquet...", b"PAR1\x15\x00"),
+    "gzip as it is": of_csv("spec.source: ...not text but gzip...", b"\x1f\x8b\x08\x00", compression="None"),
+    "text as gzip": of_csv("spec.source: ...incorrect header check...", CSV, compression="Gzip"),
+    "an empty file": of_csv("spec.source: ...has a line of text...", ""),
+    "empty lines": of_csv("spec.source: ...has a line of text...", "\n\n"),
+    "a delimiter that ends lines": of_csv("spec.source.files.csv.delimiter: ...ASCII...", "id,text\n", delimiter="\n"),
+    "a quote that is not ASCII": of_csv("spec.source.files.csv.quote: ...ASCII...", "id,text\n", quote="“"),
+    "a quote that is the delimiter": of_csv(
+        "spec.source.files.csv.quote: ...is the delimiter too...", 'id"text\n', delimiter='"'
+    ),
+    "an escape that is the delimiter": of_csv(
+        "spec.source.files.csv.escape: ...or set escape: '' if there is none...", "id,text\n", escape=","
+    ),
+    "bzip2": of_csv("spec.source: ...only gzip is supported...", "id,text\n", name="rows.csv.bz2"),
+    "a row with a value too many": of_csv(
+        "spec.source: ...rows.csv: line at byte 8: CSV parse error: Expected 2 columns, got 3...", "id,text\n1,a,b\n"
+    ),
+    "CSV with other headers": Look(
+        "spec.source: ...csv-2.csv has 1, a, and...",
+        f"source: {files_in('csv-*.csv')}",
+        files={"csv-1.csv": CSV, "csv-2.csv": "1,a\n2,b\n"},
+    ),
+    "a column that the header lacks": of_csv("spec.source.columns.1: ...", CSV, f"source.columns: [text, di], {NO_TABLE}"),
+    "a type for a column that the header lacks": of_csv(
+        "spec.source: ...it has no column 'idd' (it has id, text); correct source.files.types...",
+        CSV,
+        "source.files.types: {idd: int64}",
+    ),
+    "a type that does not exist": of_csv("spec.source.files.types.id: ...int64...", CSV, "source.files.types: {id: integer}"),
+    "folders of other keys": Look(
+        "spec.source: ...year=2024/x.csv...month=1/x.csv...source.files.partitions: Ignore...",
+        "source: {files: {format: csv, paths: [rows/]}}",
+        files={"rows/year=2024/x.csv": CSV, "rows/month=1/x.csv": CSV},
+    ),
+    **{
+        f"a JSON array in {where}": of_json("spec.source: ...rows.json...JSON array...one object a line...jq -c '.[]'...", text)
+        for where, text in {"one line": '[{"a": 1}, {"a": 2}]', "lines": '[\n  {"a": 1},\n  {"a": 2}\n]\n'}.items()
+    },
+    "a JSON array of numbers": of_json("spec.source: ...JSON array...", "[1, 2]\n"),
+    "JSON of several lines, in wrong quotes": of_json("spec.source: ...JSON parse error...", "{\n  'id': 1\n}\n"),
+    "JSON without an object": of_json("spec.source: ...has an object with fields...", "\n \n"),
+    "JSON fields of other types": of_json("spec.source: ...rows.json...line at byte 10...", '{"id": 1}\n{"id": [1]}\n'),
+    "the warehouse": Look(("spec.source: ...it cannot be read as Parquet...", INTO_TABLE), "source.files.paths: [warehouse]"),
+    "a pattern of the warehouse": Look(
+        ("spec.source.files.paths.0: ...matches no file...", INTO_TABLE), "source.files.paths: [warehouse/*/*/data/*.parquet]"
+    ),
+    "a link to the warehouse": Look(("spec.source: ...is the folder of an Iceberg table...", INTO_TABLE), prepare=data_by_a_link),
+    "the checkpoints": Look(("spec.source.files.paths.0: ...no such file...", INTO_STORE), "source.files.paths: [checkpoints]"),
+    "a pattern of the checkpoints": Look(
+        ("spec.source: ...it cannot be read as Parquet...", INTO_STORE), 'source.files.paths: ["**/*.json"]'
+    ),
+    "members of a union": Look(
+        (
+            "spec.source.union.1.files.csv.delimiter: ...",
+            "spec.source.union.2.files.paths.0: ...",
+            "spec.source.union.3.iceberg: ...",
+        ),
+        f"source: {{union: [{files_in('in')}, {files_in('more.csv', ', csv: {delimiter: ä}')}, {files_in('nowhere')}, "
+        "{iceberg: {catalog: lake, table: db.other}}]}",
+        files=MORE_CSV,
+    ),
+    **{
+        f"{name} in a union with x.parquet": Look(
+            "spec.source.union: the sources 0 and 2 both have the file...name it in one of them...",
+            f"source: {{union: [{files_in('x.parquet')}, {files_in('in')}, {files_in(name)}]}}",
+            files={"x.parquet": rows_of([1])},
+            prepare=link_to_x,
+        )
+        for name in ("x.parquet", "link.parquet")
+    },
+    "what can be seen of a source that only Spark reads": Look(
+        ("spec.source.spark.paths.0: ...", "note: ...NOT_SET_HERE...", BY_SPARK),
+        'source: {spark: {format: orc, paths: [nowhere], options: {password: "${env:NOT_SET_HERE}"}, keyColumns: [id]}}',
+    ),
+}
+
+# --- manifest, settings, target, checkpoints ------------------------------------------------------------------------------------
+
+TEXT = pa.field("text", pa.string())
+#: What is wrong with it is told for a table and for a dataset with these columns.
+OTHER_COLUMNS = {
+    "lacks a column": ("spec.source.columns: ...the column 'text'...", pa.schema([("id", pa.int64())])),
+    "requires a column": (
+        "spec.source: ...requires the column 'day'...",
+        pa.schema([("id", pa.int64()), TEXT, pa.field("day", pa.date32(), nullable=False)]),
+    ),
+}
+TO_UPSERT = "partitionBy: [{column: id}], mode: Upsert, upsertKeys: [id]}"
+OF_A_STEP = "steps.0.input: row, steps.0.output:"
+SAME: dict[str, Any] = {"call": "steps:same", "code": "def same(row): ..."}
+#: The same columns from a source and from a step.
+DAY_AND_ITS_MONTH: dict[str, tuple[str, dict[str, Any]]] = {
+    "CSV": ("", {"text": "day,day_month\n2026-01-02,1\n"}),
+    "JSON": ("source.files.types: {day: date}, ", {"text": '{"day": "2026-01-02", "day_month": 1}\n', "name": "rows.json"}),
+    "a step": (f"{OF_A_STEP} {{day: date, day_month: int32}}, ", SAME),
+}
+A_DOT: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "CSV": ("spec.source", "", {"text": "a.b\n1\n"}),
+    "JSON": ("spec.source", "", {"text": '{"a.b": 1}\n', "name": "rows.json"}),
+    "a step": ("spec.steps.0.output", f"{OF_A_STEP} {{a.b: int32}}, ", SAME),
+}
+
+RIGHT_TABLES: Scenarios = {
+    "the columns of steps, which nobody knows": Look(call="json:loads", table=pa.schema([("other", pa.int64())])),
+    **{
+        f"what only Spark knows of the columns of a {what}": (
+            Look(
+                BY_SPARK,
+                f"code: {{path: code}}, source: {source}",
+                code="def of_orders(job): ...",
+                table=pa.schema([pa.field("id", pa.int64(), nullable=False), TEXT]),
+            ),
+            Look(BY_SPARK, f"{NEW_ICEBERG}, {TO_UPSERT}"),
+        )
+        for what, source in {
+            "source": "{spark: {format: orc, paths: [in], keyColumns: [id]}}",
+            "stream": "{program: {call: 'steps:of_orders', stream: {outputMode: Append}}}",
+        }.items()
+    },
+}
+WRONG_TABLES: Scenarios = {
+    "misspelt fields, whatever is wrong with the settings": Look(
+        (
+            "spec.source.files.format: ...",
+            "spec.source.files.fromat: ...did you mean 'format'...",
+            "spec.backoffLimit: ...",
+            "settings.catalog: ...",
+            "would: None",
+        ),
+        "source.files: {fromat: parquet, paths: [in]}, backoffLimit: '3'",
+        files=UNREADABLE_SETTINGS,
+    ),
+    "settings that cannot be read, and what lies on this machine": Look(
+        ("settings.catalog: ...", "spec.source.columns.0: ..."), "source.columns: [nosuch]", files=UNREADABLE_SETTINGS
+    ),
+    "what only a cluster has": Look(
+        ("spec.suspend: ...take it out...", "spec.code.configMap: ...code.path..."),
+        "code: {configMap: {name: flights}}, suspend: true",
+        call="flights:clean",
+    ),
+    "a schedule that never comes": Look("spec.trigger.cron: ...0 0 31 2 *...", "trigger: {cron: 0 0 31 2 *}"),
+    "no time zone": Look("spec.trigger.timeZone: ...Europe...", "trigger: {cron: 0 3 * * *, timeZone: Europe}"),
+    "no table": Look("spec.sink.iceberg.table: ...sink.create: true...", bare=True),
+    "an unknown catalog": Look("spec.sink.iceberg.catalog: ...there are: lake...", "sink.iceberg.catalog: laek"),
+    "a catalog that does not answer": Look(
+        "spec.sink.iceberg.catalog: ...did not answer...",
+        files={"settings.yaml": catalog_settings({"type": "rest", "uri": "http://127.0.0.1:9"})},
+    ),
+    "a table with a feature that is not supported": Look(
+        "spec.sink.iceberg.table: ...write.format.default is 'orc'...",
+        bare=True,
+        prepare=lambda ground: ground.make_table(properties={"write.format.default": "orc"}),
+    ),
+    **{f"a table that {what}": Look(says, table=schema) for what, (says, schema) in OTHER_COLUMNS.items()},
+    **{
+        f"a dataset that {what}": Look(says, "sink: {lance: {uri: rows.lance}}", files={"rows.lance": schema.empty_table()})
+        for what, (says, schema) in OTHER_COLUMNS.items()
+    },
+    "a partition column that the source lacks": Look(
+        "spec.sink.partitionBy.1.column: ...", "sink.create: true, sink.partitionBy: [{column: id}, {column: day}]", bare=True
+    ),
+    "a partition column that the last step does not declare": Look(
+        "spec.sink.partitionBy.0.column: the output of step 'json:loads' has no column 'day' (it has id)",
+        "sink.create: true, steps.0.output: {id: int64}, sink.partitionBy: [{column: day}]",
+        call="json:loads",
+        bare=True,
+    ),
+    "a declared type that does not exist, beside a time": Look(
+        ("spec.steps.0.output.id: ...", "note: spec.steps.0.output.at: Spark cannot read..."),
+        "sink.create: true, steps.0.output: {id: integer, at: time}",
+        call="json:loads",
+        bare=True,
+    ),
+    "a condition of columns that a new table would lack": Look(
+        "spec.sink.where: the source has no column 'day' (it has id, text)",
+        "sink.create: true, sink.mode: OverwriteWhere, sink.where: day = '2026-11-24'",
+        bare=True,
+    ),
+    "a condition of other types than a new table would have": Look(
+        "spec.sink.where: ...the column 'id' is int64...",
+        "sink.create: true, sink.mode: OverwriteWhere, sink.where: id = 'x'",
+        bare=True,
+    ),
+    "a condition of columns that the table lacks": Look(
+        "spec.sink.where: there is no column 'day'...", "sink.mode: OverwriteWhere, sink.where: day = '2026-11-24'"
+    ),
+    "an upsert key that the table lacks": Look(
+        "spec.sink.upsertKeys.1: there is no column 'day'...", "sink.mode: Upsert, sink.upsertKeys: [id, day]"
+    ),
+    "an upsert key that a new table would lack": Look(
+        "spec.sink.upsertKeys.1: the source has no column 'day' (it has id, text)",
+        "sink.create: true, sink.mode: Upsert, sink.upsertKeys: [id, day]",
+        bare=True,
+    ),
+    **{
+        f"a partition field with the name of a column of {form}": Look(
+            "spec.sink.partitionBy.0: the partition field would have the name 'day_month', which is that of a column of the "
+            "output; rename...",
+            f"{spec}{NEW_ICEBERG}, partitionBy: [{{column: day, transform: month}}]}}",
+            bare=True,
+            **given,
+        )
+        for form, (spec, given) in DAY_AND_ITS_MONTH.items()
+    },
+    **{
+        f"a dot in a column of {form} for a new dataset": Look(
+            f"{at}: ...the column 'a.b' has a dot in its name...rename it in a step, or leave it out...",
+            f"{spec}{NEW_LANCE}",
+            bare=True,
+            **given,
+        )
+        for form, (at, spec, given) in A_DOT.items()
+    },
+    **{
+        f"an empty JSON object for a new {what}": of_json(
+            "spec.source: ...the column 'more' has the type struct<>...", '{"id": 1, "more": {}}\n', sink
+        )
+        for what, sink in {"table": NEW_ICEBERG + "}", "dataset": NEW_LANCE}.items()
+    },
+    **{
+        f"a bucket of {field} that no storage entry covers": Look(
+            f"spec.{field}...: ...no storage entry covers s3://bucket...credentials: ambient...", f"{field}: {section}"
+        )
+        for field, section in {
+            "source": "{files: {format: parquet, paths: ['s3://bucket/in']}}",
+            "sink": "{lance: {uri: 's3://bucket/rows.lance'}}",
+            "checkpoint": "{uri: 's3://bucket/checkpoints'}",
+            "code": "{uri: 's3://bucket/code.zip'}",
+        }.items()
+    },
+    "a checkpoint store of an unknown kind": Look("spec.checkpoint.uri: ...", "checkpoint.uri: 'ftp://host/checkpoints'"),
+}
+
+# --- what is told until it is corrected -----------------------------------------------------------------------------------------
+
+TIME = "Spark cannot read an Iceberg table that has a column of type time..."
+NO_GPU = "note: spec.steps.0.output: executor.gpus are those of executors, and the table does not exist...its pod has no GPU..."
+MICROSECONDS = "note: ...'at'...microseconds..."
+WITH_NA = "id,text\n1,2\n2,NA\n"
+
+
+def rename_what_hides(ground: Ground) -> None:
+    for name in ("email.py", "pandas"):
+        (ground.code / name).rename(ground.code / f"our_{name}")
+
+
+#: The last look is at what is right, where the one before it was not.
+CORRECTED: Scenarios = {
+    "modules that hide what the driver needs, until they are renamed": (
+        Look(
+            "spec.code.path: ...email.py hides 'email' of Python's standard library...pandas/__init__.py hides the installed "
+            "package 'pandas'...",
+            code="def clean(rows): return rows",
+            call="steps:clean",
+            files={"code/email.py": "", "code/pandas/__init__.py": ""},
+        ),
+        Look(prepare=rename_what_hides),
+    ),
+    "the volume of a stream on one machine, until it is left out": (
+        Look(
+            ("spec.source.program.stream.checkpointVolume: one machine has no PersistentVolumeClaims; leave it out...", BY_SPARK),
+            "source: {program: {call: 'jobs:main', stream: {checkpointVolume: {claimName: spark-state}}}}",
+            files={"jobs.py": "def main(job): ..."},
+        ),
+        Look(BY_SPARK, "source: {program: {call: 'jobs:main', stream: {}}}"),
+    ),
+    **{
+        f"durations of {kind}, which no Iceberg table has, until they are left out, or go elsewhere": (
+            Look(
+                ("spec.source: ...'took' has the type duration[us]...", MICROSECONDS),
+                f"source: {source}, sink.create: true",
+                bare=True,
+                files={"pandas.parquet": DURATIONS, "rows.lance": DURATIONS},
+            ),
+            Look(MICROSECONDS, "source.columns: [id, at]"),
+            Look("", f"source.columns: null, {NEW_LANCE}"),
+        )
+        for kind, source in {"Parquet": files_in("pandas.parquet"), "Lance": "{lance: {uri: rows.lance}}"}.items()
+    },
+    "a text that often means NULL, until it does": (
+        of_csv(
+            (
+                "column id: int64...",
+                "column text: string: 'NA' in line 3 is text; where it means NULL, name it in source.files.csv.nullValues",
+            ),
+            WITH_NA,
+        ),
+        of_csv(("column id: ...", "column text: int64: ..."), WITH_NA, nullValues=["NA"]),
+    ),
+    "a header that is one name with another delimiter in it, until that is set": (
+        of_csv(
+            "note: spec.source.files.csv.delimiter: {folder}/rows.csv has one column, 'id;text'; if ';' is between the columns, "
+            "set source.files.csv.delimiter: ';'",
+            "id;text\n1;a\n",
+            NO_TABLE,
+        ),
+        Look(
+            (
+                "spec.source.columns.0: the source has no column 'id'; it has id;text, or set source.files.csv.delimiter: ';'...",
+                "note: spec.source.files.csv.delimiter: ...",
+            ),
+            "source.columns: [id]",
+        ),
+        of_csv("", "id;text\n1;a\n", delimiter=";"),
+    ),
+    "text that is not UTF-8, until its type is binary": (
+        of_csv("spec.source: ...'text'...", b"id,text\n" + b"1,a\n" * 70_000 + b"1,\xe9\n"),
+        Look("", "source.files.types: {text: binary}"),
+    ),
+    **{
+        f"{what} that the first rows of JSON lack, until it has a type": (
+            of_json(f"{at}: ...source.files.types...", '{"id": 1}\n', spec),
+            Look("", "source.files.types: {text: string}"),
+        )
+        for what, at, spec in (
+            ("a column", "spec.source.columns.1", "source.columns: [id, text]"),
+            ("a field of where", "spec.source.where", "source.columns: [id], source.where: text = 'a'"),
+        )
+    },
+    "what a step declares, until it is what the table has": (
+        Look(
+            (
+                "spec.steps.0.output: the output of step 'json:loads' has the column 'id', which lake.db.rows does not have...",
+                "spec.steps.0.output: lake.db.rows requires the column 'other', and the output of step 'json:loads' has none",
+            ),
+            "steps.0.output: {id: int64}",
+            call="json:loads",
+            table=pa.schema([pa.field("other", pa.int64(), nullable=False)]),
+        ),
+        Look("", "steps.0.output: {other: int64}"),
+    ),
+    "a time of day in an Iceberg table, until there is no table, or no time": (
+        of_csv(f"note: spec.source.files.types.text: {TIME}", "id,text\n1,10:30\n", "source.files.types: {text: time}"),
+        Look("", NO_TABLE),
+        Look("", "sink: {iceberg: {catalog: lake, table: db.rows}}, source.files.types: {text: string}"),
+    ),
+    "steps that need a GPU, until the driver need not run them": (
+        Look("", "sink.create: true", call="steps:work", code="def work(batch): ...", bare=True),
+        Look(NO_GPU, "executor: {gpus: 1}"),
+        Look("", "steps.0.output: {id: int64}"),
+        Look(NO_GPU, "steps.0.output: null"),
+        Look(table=rows_of([]).schema),
+    ),
+    "a checkpoint folder that is below a file, or is one": (
+        Look("spec.checkpoint.uri: ...cannot be made...is a file...", "checkpoint.uri: settings.yaml/checkpoints"),
+        Look("spec.checkpoint.uri: ...settings.yaml is a file and no folder; correct the URI", "checkpoint.uri: settings.yaml"),
+        Look("", "checkpoint.uri: checkpoints"),
+    ),
+}
+EXTENSIONS = pa.table(
+    {
+        "kept": pa.array([bytes(16)], pa.uuid()),
+        "listed": pa.ListArray.from_arrays([0, 1], pa.array([bytes(16)], pa.uuid())),
+        "text": pa.array(["{}"], pa.json_()),
+    }
+)
+NOTED: Scenarios = {
+    "a star import, which may bring anything": Look(
+        "note: ...without importing...", code="from somewhere import *", call="steps:clean"
+    ),
+    "a time of day in a member of a union": Look(
+        f"note: spec.source.union.1.files.types.day: {TIME}",
+        f"source: {{union: [{files_in('in')}, {files_in('more.csv', ', types: {day: time}')}], columns: [id]}}",
+        files={"more.csv": "id,day\n1,10:30\n"},
+    ),
+    "a time of day in values of Kafka, whose cluster is not asked without settings": Look(
+        ("settings.catalog: ...", f"note: spec.source.kafka.types.text: {TIME}"),
+        "source: {kafka: {bootstrapServers: ['kafka:9092'], topics: [orders], format: json, types: {text: time}}}",
+        files=UNREADABLE_SETTINGS,
+    ),
+    **{
+        f"a time of day in {kind} of a step": Look(
+            f"note: spec.steps.0.output.x: {TIME}",
+            f"sink.create: true, {OF_A_STEP} {{id: int64, time: string, x: '{kind}'}}",
+            bare=True,
+            **SAME,
+        )
+        for kind in ("time", "list<time>", "map<string, time>", "struct<at: list<time>>")
+    },
+    **{
+        f"extension types that a new {what} does not keep, and a UUID that it keeps": Look(
+            (
+                "note: the column 'listed' is arrow.uuid in the source, and list<item: fixed_size_binary[16]> in the new table",
+                "note: the column 'text' is arrow.json in the source, and string in the new table",
+            ),
+            f"source.files.paths: [extensions.parquet], {sink}",
+            bare=True,
+            files={"extensions.parquet": EXTENSIONS},
+        )
+        for what, sink in {"table": NEW_ICEBERG + "}", "dataset": NEW_LANCE}.items()
+    },
+    "a first epoch that only tries again, and takes no rows": Look(
+        "note: ...the first epoch would take no rows...", "onRowError: Quarantine, quarantine: {retry: Only}"
+    ),
+    "a first epoch that tries again too": Look("", "onRowError: Quarantine, quarantine: {retry: Also}"),
+}
+
+# --- what a run would do --------------------------------------------------------------------------------------------------------
+
+
+def stored(*does: Callable[[StoredWrite], None]) -> Callable[[Ground], None]:
+    """Have the store know of this write, and of what is done to it."""
+
+    def prepare(ground: Ground) -> None:
+        write = StoredWrite(ground.folder, given=load_manifest(ground.file))
+        for each in (StoredWrite.begin, *does):
+            each(write)
+
+    return prepare
+
+
+def launched(write: StoredWrite) -> None:
+    write.launch()
+    write.plan()
+    write.seal(0)
+
+
+def committed_and_wanted_again(write: StoredWrite) -> None:
+    write.run_nonce = "monday"
+    write.commit()
+
+
+def of_stored(would: str, does: Callable[[StoredWrite], None], spec: str = "") -> Look:
+    # Of a commit that was only recorded, the table has no rows: that is the one problem.
+    lost = ("spec.sink.iceberg.table: ...",) if does is StoredWrite.commit else ()
+    return Look((*lost, f"would.write: {would}"), spec, prepare=stored(does))
+
+
+ONLY_AGAIN = "onRowError: Quarantine, quarantine: {retry: Only}"
+UPSERT = "sink.mode: Upsert, sink.upsertKeys: [id]"
+FORESEEN: Scenarios = {
+    "code, which is parsed only": Look(
+        "would.notTried: importing and calling the code, which was only parsed (nor were modules that it imports looked for); "
+        "writing to the table",
+        code="import a_module_that_nobody_has\n\ndef clean(rows): ...",
+        call="steps:clean",
+    ),
+    "a source that Spark reads by keys": Look(
+        (
+            BY_SPARK,
+            "would.notTried: reading the source with Spark; writing to the table",
+            "would.rowIdentity: key (id, day)...",
+            "would.sourceFiles: None",
+            "would.tasks: {'atLeast': 0, 'atMost': None, 'why': \"one for each partition of Spark's plan\"}",
+        ),
+        "source: {spark: {format: orc, paths: [in], keyColumns: [id, day]}}",
+    ),
+    "an audit, before which nobody sees the rows": of_audit(
+        "would.whatACommitDoes: ...readers see it once steps:run has let it pass", "steps:run", "def run(table): ..."
+    ),
+    "whole files, of which all are counted and none is opened, and their columns": (
+        Look(
+            ("would.rowIdentity: file", "would.sourceFiles: 250", "would.sourceRows: 250"),
+            f'source: {{files: {{format: binary, paths: ["in/*.png"]}}, columns: [path, content]}}, {NO_TABLE}',
+            files={f"in/{number}.png": b"x" * number for number in range(250)},
+        ),
+        Look(
+            "spec.source.columns.1: the source has no column 'contents'; did you mean 'content'?",
+            "source.columns: [path, contents]",
+        ),
+    ),
+    "a union as one source": Look(
+        ("would.sourceFiles: 3", "would.rowIdentity: file and row number in it or file and byte in it"),
+        f"source: {{union: [{files_in('in')}, {files_in('more.csv')}], columns: [day, id]}}, sink.create: true",
+        bare=True,
+        files=MORE_CSV,
+    ),
+    **{
+        f"{what} of the table": Look(f"would.whatACommitDoes: ...{said}...", spec)
+        for what, spec, said in (
+            ("rows that are added beside those", "", "rows are added"),
+            ("new rows for all", "sink.mode: OverwriteAll", "without new ones, it is empty afterwards"),
+            (
+                "new rows for some",
+                "sink.mode: OverwriteWhere, sink.where: id >= 0",
+                "rows for which id >= 0 are replaced; without new ones, they are deleted",
+            ),
+            ("new partitions for those", "sink.mode: OverwritePartitions", "without any, the table stays as it is"),
+            ("new rows for those of their keys", UPSERT, "drivers read id of the data files that may have such rows"),
+            ("deletes of rows of keys", f"{UPSERT}, sink.whenMatched: Delete", "are deleted, and nothing is added"),
+            ("only new keys", f"{UPSERT}, sink.whenMatched: Ignore", "new rows whose id are not in the table are added"),
+        )
+    },
+    "no table, so that there are no data files": Look(
+        ("would.dataFiles.atMost: 0", "would.whatACommitDoes: there is no table..."), NO_TABLE
+    ),
+    "a committed write": of_stored(
+        "committed (epoch 1): a run would do nothing; run --again takes files that came since", StoredWrite.commit
+    ),
+    "a write that was at work": of_stored(
+        "Running (epoch 1, attempt 1): a run would go on from there; 10 rows are sealed...", launched
+    ),
+    "a write that is wanted again": of_stored("epoch 2 is not begun: a run would begin it...", committed_and_wanted_again),
+    "a committed write with a trigger, which takes what is new": of_stored(
+        "committed (epoch 1): a run would take what came since", StoredWrite.commit, "trigger: {every: 5m}"
+    ),
+    "a committed write that overwrites": of_stored(
+        "...change runNonce to read the whole source again", StoredWrite.commit, "sink.mode: OverwriteAll"
+    ),
+    "a write that overwrites and is wanted again": of_stored(
+        "...a run would begin it, with the whole source", committed_and_wanted_again, "sink.mode: OverwriteAll"
+    ),
+    "a committed write that only tries again": of_stored(
+        "...run --again takes the rows that failed", StoredWrite.commit, ONLY_AGAIN
+    ),
+    "a write that only tries again and is wanted again": of_stored(
+        "...a run would begin it, with the rows that failed in earlier epochs, and no others",
+        committed_and_wanted_again,
+        ONLY_AGAIN,
+    ),
+    "another source while nothing is sealed": (
+        Look(prepare=stored(StoredWrite.launch, StoredWrite.plan)),
+        Look("", "source.files.paths: [in/*]"),
+    ),
+}
+
+SEVERAL_LINES = b'id,text\n1,"a\nb"\n01,c\n'
+OF_ROW_2 = ("column id: string: '01' in row 2 is no number that can be written back as it stands", "column text: ...")
+OF_FOLDERS = (
+    "column year: int64: the folder year=2024 is one",
+    "column zip: string: the folder zip=007 is no number that can be written back as it stands",
+    "column code: string: source.files.types says so",
+    "column none: string: every folder means NULL",
+)
+FOLDERS = ("year=2024/zip=007/code=1/none=", "year=2025/zip=12/code=2/none=__HIVE_DEFAULT_PARTITION__")
+TYPES: Scenarios = {
+    "CSV, with the texts that decided": of_csv(
+        (
+            "column id: int64: '1' in line 4 is one",
+            "column zip: string: '00501' in line 6 is no number that can be written back as it stands",
+            "column price: double: '1.5' in line 6 is one",
+            "column at: string: '10:30' in line 4 is a time of day, which is never inferred",
+            "column none: string: it has no value in the rows of the sample",
+            "column name: binary: source.files.types says so",
+        ),
+        "\n\nid,zip,price,at,none,name\n1,501,1,10:30,,x\n\n2,00501,1.5,11:00,,y\n",
+        f"source.files.types: {{name: binary}}, {NO_TABLE}",
+    ),
+    "several files, with the one that decided": Look(
+        ("column id: string: '01' in line 2 of {folder}/2.csv is no...", "column text: ..."),
+        f"source: {files_in('1.csv, 2.csv')}",
+        files={"1.csv": CSV, "2.csv": "id,text\n01,a\n"},
+    ),
+    "gzip, with the row that decided": of_csv(OF_ROW_2, gzip.compress(SEVERAL_LINES), name="rows.csv.gz"),
+    "rows of several lines, with the row that decided": of_csv(OF_ROW_2, SEVERAL_LINES, multiLine=True),
+    **{
+        f"folders of {format}": Look(
+            (*own, *OF_FOLDERS),
+            f"source: {{files: {{format: {format}, paths: [rows/], types: {{code: string}}}}}}, {NO_TABLE}",
+            files={f"rows/{folder}/x.{format}": content for folder in FOLDERS},
+        )
+        for format, content, own in (("csv", CSV, ("column id: ...", "column text: ...")), ("parquet", rows_of([1]), ()))
+    },
+    "JSON, with values that have them": of_json(
+        (
+            "column id: int64: 1 in line 1 has this type",
+            "column price: double: 1.5 in line 2 has this type",
+            "column name: binary: source.files.types says so",
+            "column big: decimal128(38, 1): 9007199254740993 in line 3 has this type",
+            'column tags: list<item: string>: ["a"] in line 2 has this type',
+            'column at: struct<x: int64>: {"x": 1} in line 2 has this type',
+            "column never: string: it is NULL in all of the first rows",
+        ),
+        '{"id": 1, "price": 2, "name": null, "big": 1}\n'
+        '{"id": 2, "price": 1.5, "tags": ["a"], "at": {"x": 1}, "big": 0.5, "never": null}\n'
+        '{"id": 3, "name": "x", "big": 9007199254740993}\n',
+        f"source.files.types: {{name: binary}}, {NO_TABLE}",
+    ),
+    "fields in JSON, with values that have them": of_json(
+        (
+            "column at: struct<x: double, y: string>: at.x: 1.5 in line 2; at.y: NULL in all of the first rows",
+            'column on: struct<a: int64, b: string>: on.a: 1 in line 1; on.b: "c" in line 2',
+            "column list: list<item: double>: [2.5] in line 3 has this type",
+            'column parts: list<item: struct<n: double>>: [{"n": 2}, {"n": 0.5}] in line 2 has this type',
+            'column one: struct<x: double>: {"x": 0.5} in line 2 has this type',
+        ),
+        '{"at": {"x": 1, "y": null}, "on": {"a": 1}, "list": [], "parts": [{"n": 1}], "one": {"x": 1}}\n'
+        '{"at": {"x": 1.5, "y": null}, "on": {"b": "c"}, "list": [1, 2], "parts": [{"n": 2}, {"n": 0.5}], "one": {"x": 0.5}}\n'
+        '{"at": null, "on": {"a": 2}, "list": [2.5], "parts": []}\n',
+        NO_TABLE,
+    ),
+    "many fields in JSON, of which the first are told": of_json(
+        ("column id: ...", "column at: ...: at.f0: 0 in line 1; at.f1: 1 in line 1; ...; and 13 more fields"),
+        json.dumps({"id": 1, "at": {f"f{number}": number for number in range(20)} | {"none": None}}) + "\n",
+        NO_TABLE,
+    ),
+    "JSON with a line that is set apart, and counts": of_json(
+        ("column id: ...", "column price: double: 1.5 in line 3 has this type"),
+        '{"id": 1, "price": 2}\nno object\n{"id": 2, "price": 1.5}\n',
+        f"onRowError: Quarantine, {NO_TABLE}",
+    ),
+}
+
+# --- the tests ------------------------------------------------------------------------------------------------------------------
+
+
+@each_of(RIGHT_STEPS, RIGHT_SOURCES, RIGHT_TABLES)
+def test_what_is_right_is_let_be(looks: tuple[Look, ...], bare_ground: Ground) -> None:
+    bare_ground.see(*looks)
+
+
+@each_of(WRONG_STEPS, WRONG_SOURCES, WRONG_TABLES)
+def test_what_is_wrong_is_a_problem_of_its_field(looks: tuple[Look, ...], bare_ground: Ground) -> None:
+    bare_ground.see(*looks)
+
+
+@each_of(CORRECTED)
+def test_what_is_corrected_as_was_told_is_told_no_more(looks: tuple[Look, ...], bare_ground: Ground) -> None:
+    bare_ground.see(*looks)
+
+
+@each_of(NOTED)
+def test_what_a_person_has_to_judge_is_noted(looks: tuple[Look, ...], bare_ground: Ground) -> None:
+    bare_ground.see(*looks)
+
+
+@each_of(FORESEEN)
+def test_what_a_run_would_do_is_foreseen(looks: tuple[Look, ...], bare_ground: Ground) -> None:
+    bare_ground.see(*looks)
+
+
+@each_of(TYPES)
+def test_the_types_of_columns_are_told_with_what_decided_them(looks: tuple[Look, ...], bare_ground: Ground) -> None:
+    bare_ground.see(*looks)
 
 
 def test_a_right_write_exits_with_0_and_says_what_a_run_would_do(ground: Ground) -> None:
@@ -178,29 +877,10 @@ def test_a_right_write_exits_with_0_and_says_what_a_run_would_do(ground: Ground)
     assert result.stderr == ""
 
 
-def test_code_is_said_to_have_been_parsed_only(ground: Ground) -> None:
-    ground.write_step("import a_module_that_nobody_has\n\ndef clean(rows): ...")
-    ground.use_step("steps:clean")
-
-    said = ground.report()["prediction"]["notTried"]
-
-    assert said == (
-        "importing and calling the code, which was only parsed (nor were modules that it imports looked for); "
-        "writing to the table"
-    )
-
-
-def test_a_source_of_spark_is_said_not_to_have_been_read(ground: Ground) -> None:
-    ground.spec["source"] = {"spark": {"format": "orc", "paths": ["in"], "keyColumns": ["id"]}}
-
-    assert ground.report()["prediction"]["notTried"] == "reading the source with Spark; writing to the table"
-
-
-def test_the_prediction_as_json_has_stable_names(ground: Ground) -> None:
+def test_the_prediction_has_stable_names_and_is_the_same_in_yaml(ground: Ground) -> None:
     report = ground.report()
 
-    assert report["problems"] == []
-    assert report["notes"] == []
+    assert yaml.safe_load(ground.run("-o", "yaml").stdout) == report
     prediction = report["prediction"]
     assert prediction["tasks"].pop("why")
     tasks = prediction["tasks"].pop("atMost")
@@ -228,17 +908,15 @@ def test_the_prediction_as_json_has_stable_names(ground: Ground) -> None:
     }
 
 
-def test_yaml_says_the_same_as_json(ground: Ground) -> None:
-    assert yaml.safe_load(ground.run("-o", "yaml").stdout) == ground.report()
+def test_validating_changes_nothing_where_everything_exists(bare_ground: Ground) -> None:
+    bare_ground.make_table()
+    (bare_ground.folder / "checkpoints").mkdir()
+    bare_ground.file.touch()
+    before = bare_ground.everything()
 
+    assert bare_ground.run().exit_code == 0
 
-def test_validating_changes_nothing_where_everything_exists(ground: Ground) -> None:
-    ground.file.touch()
-    before = ground.everything()
-
-    assert ground.run().exit_code == 0
-
-    assert ground.everything() == before
+    assert bare_ground.everything() == before
 
 
 def test_validating_makes_no_folder_catalog_or_table_that_a_run_would_make(bare_ground: Ground) -> None:
@@ -246,55 +924,27 @@ def test_validating_makes_no_folder_catalog_or_table_that_a_run_would_make(bare_
     bare_ground.file.touch()
     before = bare_ground.everything()
 
-    report = bare_ground.report()
+    would = ("would.targetExists: False", "would.targetWouldBeCreated: True", "would.checkpointExists: False")
+    not_tried = "making the table and writing to it; put-if-absent in the checkpoint store, which a run would make"
+    bare_ground.see(Look((*would, f"would.notTried: {not_tried}"), bare=True))
 
-    assert report["valid"], report["problems"]
     assert bare_ground.everything() == before
-    prediction = report["prediction"]
-    assert (prediction["targetExists"], prediction["targetWouldBeCreated"]) == (False, True)
-    assert prediction["checkpointExists"] is False
-    assert report["notes"] == []
-    assert prediction["notTried"] == (
-        "making the table and writing to it; put-if-absent in the checkpoint store, which a run would make"
-    )
 
 
-def test_whole_files_are_all_counted_and_none_is_opened_and_their_columns_are_known(ground: Ground) -> None:
-    for number in range(250):
-        (ground.folder / "in" / f"{number}.png").write_bytes(b"x" * number)
-    ground.spec["source"] = {"files": {"format": "binary", "paths": ["in/*.png"]}, "columns": ["path", "content"]}
-    ground.spec["sink"] = {"none": {}}
+def test_a_lance_dataset_is_looked_at_without_giving_it_an_identity(bare_ground: Ground) -> None:
+    bare_ground.see(Look("would.targetExists: True", "sink: {lance: {uri: rows.lance}}", files={"rows.lance": rows_of([1])}))
 
-    report = ground.report()
-
-    assert report["problems"] == []
-    assert report["prediction"]["rowIdentity"] == "file"
-    assert (report["prediction"]["sourceFiles"], report["prediction"]["sourceRows"]) == (250, 250)
-    assert not any("opened" in note for note in report["notes"])
-
-    ground.spec["source"]["columns"] = ["path", "contents"]
-    assert ground.problems() == [("spec.source.columns.1", "the source has no column 'contents'; did you mean 'content'?")]
+    assert lance.dataset(str(bare_ground.folder / "rows.lance")).version == 1
 
 
-def test_a_lance_dataset_is_looked_at_without_giving_it_an_identity(ground: Ground) -> None:
-    uri = ground.folder / "rows.lance"
-    lance.write_dataset(rows_of([1]), str(uri))
-    ground.spec["sink"] = {"lance": {"uri": "rows.lance"}}
+def test_a_missing_dataset_without_create_is_a_problem_and_is_not_made(bare_ground: Ground) -> None:
+    bare_ground.see(Look("spec.sink.lance.uri: ...", "sink: {lance: {uri: rows.lance}}"))
 
-    report = ground.report()
-
-    assert report["valid"], report["problems"]
-    assert report["prediction"]["targetExists"] is True
-    assert lance.dataset(str(uri)).version == 1
-
-
-# --- manifest, settings, machine ----------------------------------------------------------------------------------------------
+    assert not (bare_ground.folder / "rows.lance").exists()
 
 
 def test_all_problems_are_listed_at_once_each_with_its_field(ground: Ground) -> None:
-    ground.spec["source"]["columns"] = ["id", "txet"]
-    ground.spec["sink"]["iceberg"]["catalog"] = "laek"
-    ground.use_step("steps:missing")
+    ground.change(Look("", "source.columns: [id, txet], sink.iceberg.catalog: laek", call="steps:missing"))
     ground.java_home = ground.folder
     (ground.folder / "checkpoints").rmdir()
     (ground.folder / "checkpoints").write_text("")
@@ -322,496 +972,21 @@ def test_all_problems_are_listed_at_once_each_with_its_field(ground: Ground) -> 
 
 
 def test_a_problem_of_the_settings_says_their_file_and_line(ground: Ground) -> None:
-    ground.write_settings({"type": "rest", "tokn": "x", "uri": "http://lake"})
+    ground.settings.write_text(catalog_settings({"type": "rest", "tokn": "x", "uri": "http://lake"}))
 
     (problem,) = ground.report()["problems"]
 
-    assert problem["path"] == "settings.catalogs.lake.tokn"
-    assert problem["place"] == f"{ground.settings}:3"
+    assert (problem["path"], problem["place"]) == ("settings.catalogs.lake.tokn", f"{ground.settings}:3")
 
 
-def test_a_wrong_manifest_lists_each_field_and_the_settings_are_looked_at_too(ground: Ground) -> None:
-    ground.files["fromat"] = ground.files.pop("format")
-    ground.spec["backoffLimit"] = "3"
-    ground.settings.write_text("catalog: {}\n")
+def test_without_java_the_problem_names_java(bare_ground: Ground) -> None:
+    java, bare_ground.java_home = bare_ground.java_home, bare_ground.folder / "nowhere"
 
-    problems = dict(ground.problems())
-
-    assert problems.keys() == {"spec.source.files.fromat", "spec.source.files.format", "spec.backoffLimit", "settings.catalog"}
-    assert "did you mean 'format'" in problems["spec.source.files.fromat"]
-    assert ground.report()["prediction"] is None
-
-
-def test_with_unreadable_settings_what_lies_on_this_machine_is_still_checked(ground: Ground) -> None:
-    ground.settings.write_text("catalog: {}\n")
-    ground.spec["source"]["columns"] = ["nosuch"]
-
-    assert [path for path, _ in ground.problems()] == ["settings.catalog", "spec.source.columns.0"]
-
-
-def test_without_java_the_problem_names_java(ground: Ground) -> None:
-    java, ground.java_home = ground.java_home, ground.folder / "nowhere"
-
-    path, message = ground.only_problem()
-
-    assert path == "java"
-    assert "set JAVA_HOME" in message
-
-    ground.java_home = java
-    assert ground.problems() == []
-
-
-# --- the code -----------------------------------------------------------------------------------------------------------------
-
-RAISES = "raise AssertionError('user code was imported')\n"
-
-
-@pytest.mark.parametrize(
-    ("call", "arguments", "text"),
-    [
-        ("steps:clean", {}, "def clean(rows): ..."),
-        ("steps:clean", {"limit": 3}, "def clean(rows, limit): ..."),
-        ("steps:clean", {"limit": 3}, "def clean(rows, *, limit, other=1): ..."),
-        ("steps:clean", {"any": 3}, "def clean(*rows, **arguments): ..."),
-        ("steps:clean", {"any": 3}, "@decorated\ndef clean(rows): ..."),
-        ("steps:clean", {}, "clean = make()"),
-        ("steps:clean", {}, "from elsewhere import tidy as clean"),
-        ("steps:clean", {}, "try:\n    import fast\nexcept ImportError:\n    def clean(rows): ..."),
-        ("steps:clean", {}, "if True:\n    pass\nelse:\n    def clean(rows): ..."),
-        ("steps:Clean", {}, "class Clean:\n    def __call__(self, rows): ..."),
-        ("steps:Clean", {"limit": 3}, "class Clean:\n    def __init__(self, limit): ...\n    def __call__(self, rows): ..."),
-        ("steps:Clean", {"limit": 3}, "class Clean(Base): ..."),
-        ("steps:Clean", {"limit": 3}, "@dataclass\nclass Clean:\n    limit: int\n    def __call__(self, rows): ..."),
-        ("math:sqrt", {}, ""),
-        ("json:loads", {}, ""),
-    ],
-)
-def test_a_step_that_a_driver_would_find_is_right_and_is_not_imported(
-    call: str, arguments: dict[str, Any], text: str, ground: Ground
-) -> None:
-    ground.write_step(f"{RAISES}{text}\n")
-    ground.use_step(call, **arguments)
-
-    assert ground.problems() == []
-
-
-@pytest.mark.parametrize(
-    ("call", "arguments", "text", "path", "message"),
-    [
-        ("stepz:clean", {}, "", "call", "no module 'stepz'"),
-        ("steps.inner:clean", {}, "", "call", "no module 'steps.inner'"),
-        ("steps:claen", {}, "def clean(rows): ...", "call", "did you mean 'clean'"),
-        ("steps:clean", {}, "def other():\n    def clean(rows): ...", "call", "defines no 'clean'"),
-        ("steps:clean", {}, "def clean(rows:\n", "call", "steps.py, line"),
-        (
-            "steps:Clean",
-            {},
-            "class Clean:\n    async def __init__(self): ...\n    def __call__(self, rows): ...",
-            "call",
-            "async setup",
-        ),
-        ("steps:clean", {}, "def clean(): ...", "call", "takes no positional argument"),
-        ("steps:clean", {"limti": 3}, "def clean(rows, limit=1): ...", "arguments.limti", "did you mean 'limit'"),
-        ("steps:clean", {"rows": 3}, "def clean(rows): ...", "arguments.rows", "takes no argument"),
-        ("steps:clean", {}, "def clean(rows, limit): ...", "arguments", "needs the argument 'limit'"),
-        ("steps:Clean", {}, "class Clean:\n    def setup(self): ...", "call", "no __call__"),
-        ("steps:Clean", {"a": 1}, "class Clean:\n    def __call__(self, rows): ...", "arguments.a", "takes no arguments"),
-        (
-            "steps:Clean",
-            {},
-            "class Clean:\n    def __init__(self, limit): ...\n    def __call__(self, rows): ...",
-            "arguments",
-            "needs the argument 'limit'",
-        ),
-    ],
-)
-def test_a_step_that_a_driver_could_not_call_is_a_problem_of_that_step(
-    call: str, arguments: dict[str, Any], text: str, path: str, message: str, ground: Ground
-) -> None:
-    ground.write_step(f"{RAISES}{text}\n")
-    ground.use_step(call, **arguments)
-
-    where, what = ground.only_problem()
-
-    assert where == f"spec.steps.0.{path}"
-    assert message in what
-
-
-@pytest.mark.parametrize(
-    ("function", "text", "message"),
-    [
-        ("chekcs:run", "", "there is no module 'chekcs'"),
-        ("steps:run", "def runs(table): ...", "defines no 'run'; did you mean 'runs'?"),
-        ("steps:run", "def run(): ...", "takes no positional argument, and an audit is given the table as one"),
-    ],
-)
-def test_an_audit_that_a_driver_could_not_call_is_a_problem_of_its_field(
-    function: str, text: str, message: str, ground: Ground
-) -> None:
-    ground.write_step(f"{RAISES}{text}\n")
-    ground.spec["code"] = {"path": "code"}
-    ground.spec["sink"]["audit"] = function
-
-    path, found = ground.only_problem()
-
-    assert path == "spec.sink.audit"
-    assert message in found
-
-
-def test_of_an_audit_it_is_said_when_readers_see_the_rows(ground: Ground) -> None:
-    ground.write_step("def run(table): ...")
-    ground.spec["code"] = {"path": "code"}
-    ground.spec["sink"]["audit"] = "steps:run"
-
-    assert ground.report()["prediction"]["whatACommitDoes"].endswith("readers see it once steps:run has let it pass")
-
-
-def test_a_module_in_a_package_is_found_without_importing_the_package(ground: Ground) -> None:
-    ground.write_step(RAISES, "nested/__init__.py")
-    ground.write_step("def clean(rows): ...", "nested/deep.py")
-    ground.use_step("nested.deep:clean")
-
-    assert ground.problems() == []
-
-
-def test_a_folder_in_place_of_a_module_is_a_problem(ground: Ground) -> None:
-    ground.write_step("", "nested/deep.py")
-    ground.use_step("nested:clean")
-
-    assert "folder without __init__.py" in ground.only_problem()[1]
-
-
-def test_what_a_star_import_brings_cannot_be_told_and_is_noted(ground: Ground) -> None:
-    ground.write_step("from somewhere import *\n")
-    ground.use_step("steps:clean")
-
-    report = ground.report()
-
-    assert report["valid"]
-    assert any("without importing" in note for note in report["notes"])
-
-
-def test_a_code_folder_that_is_not_there_is_a_problem_of_code_path(ground: Ground) -> None:
-    ground.use_step("steps:clean")
-    ground.spec["code"]["path"] = "cdoe"
-
-    assert ground.only_problem()[0] == "spec.code.path"
-
-
-def test_modules_of_the_code_folder_that_hide_what_the_driver_needs_are_named_until_they_are_renamed(ground: Ground) -> None:
-    ground.write_step("def clean(rows): return rows\n")
-    ground.use_step("steps:clean")
-    (ground.code / "email.py").touch()
-    (ground.code / "pandas").mkdir()
-    (ground.code / "pandas" / "__init__.py").touch()
-
-    path, message = ground.only_problem()
-
-    assert path == "spec.code.path"
-    assert "email.py hides 'email' of Python's standard library" in message
-    assert "pandas/__init__.py hides the installed package 'pandas'" in message
-    (ground.code / "email.py").rename(ground.code / "mails.py")
-    (ground.code / "pandas" / "__init__.py").unlink()
-    assert ground.problems() == []
-
-
-# --- the source ---------------------------------------------------------------------------------------------------------------
-
-
-def two_paths(spec: dict[str, Any]) -> None:
-    spec["source"]["files"]["paths"] = ["in", "in/*.csv"]
-
-
-@pytest.mark.parametrize(
-    ("change", "path", "message"),
-    [
-        (lambda spec: spec["source"]["files"].update(paths=["nowhere"]), "spec.source.files.paths.0", "no such file"),
-        (lambda spec: spec["source"]["files"].update(paths=["in/*.csv"]), "spec.source.files.paths.0", "matches no file"),
-        (two_paths, "spec.source.files.paths.1", "matches no file"),
-        (lambda spec: spec["source"]["files"].update(paths=["ftp://host/in"]), "spec.source.files.paths.0", "s3://"),
-        (lambda spec: spec["source"].update(columns=["txet", "id"]), "spec.source.columns.0", "did you mean 'text'"),
-        (lambda spec: spec["checkpoint"].update(uri="in/checkpoints"), "spec.source", "would be read as its input"),
-    ],
-)
-def test_a_source_that_cannot_be_read_as_said_is_a_problem_of_the_field(
-    change: Change, path: str, message: str, ground: Ground
-) -> None:
-    change(ground.spec)
-
-    where, what = ground.only_problem()
-
-    assert where == path
-    assert message in what
-
-
-def test_a_file_that_is_not_parquet_is_named(ground: Ground) -> None:
-    (ground.source / "readme.txt").write_text("hello")
-
-    path, message = ground.only_problem()
-
-    assert path == "spec.source"
-    assert "readme.txt: it cannot be read as Parquet" in message
-
-
-@pytest.mark.parametrize("kind", ["parquet", "lance"])
-def test_columns_that_no_table_can_be_made_of_are_named_before_a_run(kind: str, bare_ground: Ground) -> None:
-    given = pa.table({"id": [1], "took": pa.array([1], pa.duration("us")), "at": pa.array([1], pa.timestamp("ns"))})
-    pq.write_table(given, bare_ground.folder / "pandas.parquet")
-    bare_ground.spec["source"] = {"files": {"format": "parquet", "paths": ["pandas.parquet"]}}
-    if kind == "lance":
-        lance.write_dataset(given, bare_ground.folder / "rows.lance")
-        bare_ground.spec["source"] = {"lance": {"uri": "rows.lance"}}
-    bare_ground.spec["sink"]["create"] = True
-
-    path, message = bare_ground.only_problem()
-
-    assert path == "spec.source"
-    assert "'took' has the type duration[us]" in message
-    assert any("'at'" in note and "microseconds" in note for note in bare_ground.report()["notes"])
-    bare_ground.spec["source"]["columns"] = ["id", "at"]
-    assert bare_ground.problems() == []
-    bare_ground.spec["source"].pop("columns")
-    bare_ground.spec["sink"] = {"lance": {"uri": "sink.lance"}, "create": True}
-    assert bare_ground.problems() == []
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        (pa.table({"id": ["1"]}), "has string in the column 'id'"),
-        (pa.table({"nr": [1]}), "they have no column in common"),
-    ],
-)
-def test_parquet_files_whose_columns_cannot_be_united_are_a_problem(table: pa.Table, message: str, ground: Ground) -> None:
-    pq.write_table(table, ground.source / "part-9.parquet")
-
-    assert message in ground.only_problem()[1]
-
-
-@pytest.mark.parametrize(
-    "table", [pa.table({"id": [1]}), pa.table({"text": ["a"], "id": pa.array([1], pa.int32())}), pa.table({"id": pa.nulls(1)})]
-)
-def test_parquet_files_of_different_columns_are_no_problem_where_they_unite(table: pa.Table, ground: Ground) -> None:
-    pq.write_table(table, ground.source / "part-9.parquet")
-
-    assert ground.problems() == []
-
-
-def test_parquet_files_of_different_columns_are_a_problem_where_all_are_to_be_the_same(ground: Ground) -> None:
-    pq.write_table(pa.table({"id": [1]}), ground.source / "part-9.parquet")
-    ground.files["schema"] = "Same"
-
-    assert "has no column 'text'" in ground.only_problem()[1]
-
-
-def test_parquet_text_in_another_form_is_the_same_column(ground: Ground) -> None:
-    table = pa.table({"text": pa.array(["a"]).dictionary_encode(), "id": [1]})
-    pq.write_table(table, ground.source / "part-9.parquet")
-
-    assert ground.problems() == []
-
-
-def test_many_broken_files_are_named_up_to_a_number(ground: Ground) -> None:
-    for number in range(30):
-        (ground.source / f"bad-{number}.parquet").write_text("hello")
-
-    messages = [message for _, message in ground.problems()]
-
-    assert len(messages) == 11
-    assert messages[-1].startswith("20 more files")
-
-
-@pytest.mark.parametrize(
-    ("text", "options"),
-    [
-        ("id,text\n1,a\n", {}),
-        ("\ufeffid,text\r\n1,a\r\n", {}),
-        ("\n\nid,text\n1,a", {}),
-        ('"id","text"\n1,"a,b"\n', {}),
-        ("id;text\n1;a\n", {"delimiter": ";"}),
-        ("'id'|'text'\n1|a\n", {"delimiter": "|", "quote": "'"}),
-        ("id,text\n1,a\n", {"multiLine": True}),
-    ],
-)
-def test_a_csv_header_is_read_as_its_options_say(text: str, options: dict[str, Any], ground: Ground) -> None:
-    ground.use_text(text, **options)
-
-    assert ground.problems() == []
-
-
-@pytest.mark.parametrize("name", ["rows.csv.gz", "rows.CSV.GZ"])
-def test_a_gzip_file_is_looked_into_and_is_one_task(name: str, ground: Ground) -> None:
-    ground.use_text(gzip.compress(b"id,txet\n" + b"1,a\n" * 100_000), name=name)
-
-    path, message = ground.only_problem()
-    assert path == "spec.source.columns"
-    assert "'txet'" in message
-    assert ground.report()["prediction"]["tasks"]["atMost"] == 1
-
-
-@pytest.mark.parametrize(
-    "parts",
-    [(b"", b"id,text\n1,a\n"), (b"id,te", b"xt\n1,a\n"), (b"id,text\n1,\xc3", b"\xbc\n")],
-    ids=["none", "header", "letter"],
-)
-def test_a_gzip_file_of_several_members_is_one_text(parts: tuple[bytes, ...], ground: Ground) -> None:
-    ground.use_text(b"".join(map(gzip.compress, parts)), name="rows.csv.gz")
-
-    assert ground.problems() == []
-
-
-@pytest.mark.parametrize(
-    ("content", "options", "path", "message"),
-    [
-        (b"id,text,id\n", {}, "spec.source", "two columns are called 'id'"),
-        ("id,text\n".encode("utf-16"), {}, "spec.source", "UTF-16"),
-        (b"id,t\xe9xt\n1,a\n", {}, "spec.source", "convert it to UTF-8"),
-        (b"PAR1\x15\x00", {}, "spec.source", "not text but Parquet"),
-        (b"\x1f\x8b\x08\x00", {"compression": "None"}, "spec.source", "not text but gzip"),
-        (b"id,text\n1,a\n", {"compression": "Gzip"}, "spec.source", "incorrect header check"),
-        (b"", {}, "spec.source", "has a line of text"),
-        (b"\n\n", {}, "spec.source", "has a line of text"),
-        (b"id,text\n", {"delimiter": "\n"}, "spec.source.files.csv.delimiter", "ASCII"),
-        (b"id,text\n", {"quote": "“"}, "spec.source.files.csv.quote", "ASCII"),
-        (b'id"text\n', {"delimiter": '"'}, "spec.source.files.csv.quote", "is the delimiter too"),
-        (b"id,text\n", {"escape": ","}, "spec.source.files.csv.escape", "or set escape: '' if there is none"),
-    ],
-)
-def test_a_csv_file_that_is_not_what_the_source_says_is_named(
-    content: bytes, options: dict[str, Any], path: str, message: str, ground: Ground
-) -> None:
-    ground.use_text(content, **options)
-
-    where, what = ground.only_problem()
-
-    assert where == path
-    assert message in what
-
-
-def test_a_compression_that_is_not_supported_is_told_by_the_name(ground: Ground) -> None:
-    ground.use_text("id,text\n", name="rows.csv.bz2")
-
-    assert "only gzip is supported" in ground.only_problem()[1]
-
-
-def read_columns(ground: Ground) -> list[tuple[str, str, str]]:
-    columns = ground.report()["prediction"]["columns"]
-    assert all(column["inferred"] is (column["column"] not in ground.files.get("types", {})) for column in columns)
-    return [(column["column"], column["type"], column["why"]) for column in columns]
-
-
-def test_the_types_of_csv_columns_are_told_with_the_texts_that_decided(ground: Ground) -> None:
-    ground.use_text("\n\nid,zip,price,at,none,name\n1,501,1,10:30,,x\n\n2,00501,1.5,11:00,,y\n")
-    ground.files["types"] = {"name": "binary"}
-
-    assert read_columns(ground) == [
-        ("id", "int64", "'1' in line 4 is one"),
-        ("zip", "string", "'00501' in line 6 is no number that can be written back as it stands"),
-        ("price", "double", "'1.5' in line 6 is one"),
-        ("at", "string", "'10:30' in line 4 is a time of day, which is never inferred"),
-        ("none", "string", "it has no value in the rows of the sample"),
-        ("name", "binary", "source.files.types says so"),
-    ]
-
-
-@pytest.mark.parametrize("format", ["csv", "parquet"])
-def test_the_types_of_folders_are_told_with_the_folders_that_decided(ground: Ground, format: str) -> None:
-    for folder in ("year=2024/zip=007/code=1/none=", "year=2025/zip=12/code=2/none=__HIVE_DEFAULT_PARTITION__"):
-        (ground.folder / "rows" / folder).mkdir(parents=True)
-        file = ground.folder / "rows" / folder / f"x.{format}"
-        if format == "csv":
-            file.write_text("id,text\n1,x\n")
-        else:
-            pq.write_table(pa.table({"id": [1], "text": ["x"]}), file)
-    ground.spec["source"] = {"files": {"format": format, "paths": ["rows/"], "types": {"code": "string"}}}
-
-    assert [column for column in read_columns(ground) if column[0] not in ("id", "text")] == [
-        ("year", "int64", "the folder year=2024 is one"),
-        ("zip", "string", "the folder zip=007 is no number that can be written back as it stands"),
-        ("code", "string", "source.files.types says so"),
-        ("none", "string", "every folder means NULL"),
-    ]
-
-
-def test_files_in_folders_of_other_keys_are_told_with_both_paths(ground: Ground) -> None:
-    for folder in ("year=2024", "month=1"):
-        (ground.folder / "rows" / folder).mkdir(parents=True)
-        (ground.folder / "rows" / folder / "x.csv").write_text("id,text\n1,x\n")
-    ground.spec["source"] = {"files": {"format": "csv", "paths": ["rows/"]}}
-
-    for part in ("year=2024/x.csv", "month=1/x.csv", "source.files.partitions: Ignore"):
-        assert part in ground.only_problem()[1]
-
-
-def test_the_types_of_json_fields_are_told_with_values_that_have_them(ground: Ground) -> None:
-    rows = [
-        '{"id": 1, "price": 2, "name": null, "big": 1}',
-        '{"id": 2, "price": 1.5, "tags": ["a"], "at": {"x": 1}, "big": 0.5, "never": null}',
-        '{"id": 3, "name": "x", "big": 9007199254740993}',
-    ]
-    ground.use_text("\n".join(rows) + "\n", "json", "rows.json")
-    ground.files["types"] = {"name": "binary"}
-
-    columns = ground.report()["prediction"]["columns"]
-
-    assert [(column["column"], column["type"], column["why"]) for column in columns] == [
-        ("id", "int64", "1 in line 1 has this type"),
-        ("price", "double", "1.5 in line 2 has this type"),
-        ("name", "binary", "source.files.types says so"),
-        ("big", "decimal128(38, 1)", "9007199254740993 in line 3 has this type"),
-        ("tags", "list<item: string>", '["a"] in line 2 has this type'),
-        ("at", "struct<x: int64>", '{"x": 1} in line 2 has this type'),
-        ("never", "string", "it is NULL in all of the first rows"),
-    ]
-    assert [column["inferred"] for column in columns] == [True, True, False, True, True, True, True]
-
-
-def test_the_types_inside_of_json_fields_are_told_with_values_that_have_them(ground: Ground) -> None:
-    rows = [
-        '{"at": {"x": 1, "y": null}, "on": {"a": 1}, "list": [], "parts": [{"n": 1}], "one": {"x": 1}}',
-        '{"at": {"x": 1.5, "y": null}, "on": {"b": "c"}, "list": [1, 2], "parts": [{"n": 2}, {"n": 0.5}], "one": {"x": 0.5}}',
-        '{"at": null, "on": {"a": 2}, "list": [2.5], "parts": []}',
-    ]
-    ground.use_text("\n".join(rows) + "\n", "json", "rows.json")
-
-    assert read_columns(ground) == [
-        ("at", "struct<x: double, y: string>", "at.x: 1.5 in line 2; at.y: NULL in all of the first rows"),
-        ("on", "struct<a: int64, b: string>", 'on.a: 1 in line 1; on.b: "c" in line 2'),
-        ("list", "list<item: double>", "[2.5] in line 3 has this type"),
-        ("parts", "list<item: struct<n: double>>", '[{"n": 2}, {"n": 0.5}] in line 2 has this type'),
-        ("one", "struct<x: double>", '{"x": 0.5} in line 2 has this type'),
-    ]
-
-
-def test_of_many_types_inside_of_a_json_field_the_first_are_told(ground: Ground) -> None:
-    fields = ", ".join(f'"f{number}": {number}' for number in range(20))
-    ground.use_text(f'{{"id": 1, "at": {{{fields}, "none": null}}}}\n', "json", "rows.json")
-
-    why = read_columns(ground)[1][2]
-
-    assert why.startswith("at.f0: 0 in line 1; at.f1: 1 in line 1; ")
-    assert why.endswith("; and 13 more fields")
-
-
-def test_lines_of_json_that_are_set_apart_count_as_lines(ground: Ground) -> None:
-    ground.use_text('{"id": 1, "price": 2}\nno object\n{"id": 2, "price": 1.5}\n', "json", "rows.json")
-    ground.spec["onRowError"] = "Quarantine"
-
-    assert read_columns(ground)[1] == ("price", "double", "1.5 in line 3 has this type")
-
-
-def test_where_the_first_rows_of_json_cannot_be_read_the_problem_has_the_words_of_a_run(ground: Ground) -> None:
-    ground.use_text('{"id": 1}\n{"id": [1]}\n', "json", "rows.json")
-
-    path, message = ground.only_problem()
-
-    assert path == "spec.source"
-    assert "rows.json" in message
-    assert "line at byte 10" in message
+    bare_ground.see(Look("java: ...set JAVA_HOME..."), Look(prepare=lambda ground: setattr(ground, "java_home", java)))
 
 
 def test_the_types_of_csv_columns_are_shown(ground: Ground) -> None:
-    ground.use_text("id,text\n007,a\n")
+    ground.change(of_csv("", "id,text\n007,a\n"))
 
     lines = [" ".join(line.split()) for line in ground.run().stdout.splitlines()]
 
@@ -819,474 +994,37 @@ def test_the_types_of_csv_columns_are_shown(ground: Ground) -> None:
     assert lines[at + 1] == "text: string ('a' in line 2 is text)"
 
 
-def test_a_time_of_day_in_an_iceberg_table_is_noted_as_spark_could_not_read_it(ground: Ground) -> None:
-    ground.use_text("id,text\n1,10:30\n")
-    ground.files["types"] = {"text": "time"}
-
-    (note,) = ground.report()["notes"]
-    assert note.startswith("spec.source.files.types.text: Spark cannot read an Iceberg table that has a column of type time")
-
-    sink, ground.spec["sink"] = ground.spec["sink"], {"none": {}}
-    assert ground.report()["notes"] == []
-
-    ground.spec["sink"] = sink
-    ground.files["types"] = {"text": "string"}
-    assert ground.report()["notes"] == []
-
-
-def test_a_time_of_day_in_a_member_of_a_union_is_noted_with_the_number_of_the_member(ground: Ground) -> None:
-    ground.use_text("id,text\n1,10:30\n")
-    other = {"files": {"format": "csv", "paths": ["rows.csv"], "types": {"text": "time"}}}
-    ground.spec["source"] = {"union": [{"files": {"format": "parquet", "paths": ["in"]}}, other]}
-
-    (note,) = [note for note in ground.report()["notes"] if "of type time" in note]
-    assert note.startswith("spec.source.union.1.files.types.text: Spark cannot read")
-
-
-def test_a_time_of_day_in_values_of_kafka_is_noted_as_in_files(ground: Ground) -> None:
-    ground.settings.write_text("catalog: {}\n")  # settings that cannot be read: no cluster is asked
-    kafka = {"bootstrapServers": ["kafka:9092"], "topics": ["orders"], "format": "json", "types": {"text": "time"}}
-    ground.spec["source"] = {"kafka": kafka}
-
-    (note,) = [note for note in ground.report()["notes"] if "of type time" in note]
-    assert note.startswith("spec.source.kafka.types.text: Spark cannot read")
-
-
-@pytest.mark.parametrize("kind", ["time", "list<time>", "map<string, time>", "struct<at: list<time>>"])
-def test_a_time_of_day_in_what_a_step_gives_is_noted_however_deep_it_lies(bare_ground: Ground, kind: str) -> None:
-    bare_ground.write_step("def work(row):\n    return row\n")
-    bare_ground.use_step("steps:work")
-    bare_ground.spec["sink"]["create"] = True
-    bare_ground.spec["steps"][0] |= {"input": "row", "output": {"id": "int64", "time": "string", "x": kind}}
-
-    (note,) = [note for note in bare_ground.report()["notes"] if "of type time" in note]
-    assert note.startswith("spec.steps.0.output.x: Spark cannot read")
-
-
-def test_steps_that_need_a_gpu_are_noted_where_the_driver_would_run_them_without_one(bare_ground: Ground) -> None:
-    def notes() -> list[str]:
-        return [note for note in bare_ground.report()["notes"] if "no GPU" in note]
-
-    bare_ground.write_step("def work(batch):\n    return batch\n")
-    bare_ground.use_step("steps:work")
-    bare_ground.spec["sink"]["create"] = True
-    assert notes() == []
-
-    bare_ground.spec["executor"] = {"gpus": 1}
-    (note,) = notes()
-    assert note.startswith("spec.steps.0.output: executor.gpus are those of executors, and the table does not exist")
-
-    bare_ground.spec["steps"][0]["output"] = {"id": "int64"}
-    assert notes() == []
-
-    del bare_ground.spec["steps"][0]["output"]
-    bare_ground.make_table()
-    assert notes() == []
-
-
-def test_a_text_that_often_means_null_is_told_with_the_option_that_makes_it_so(ground: Ground) -> None:
-    ground.use_text("id,text\n1,2\n2,NA\n")
-    _, (_, kind, why) = read_columns(ground)
-    assert (kind, why) == ("string", "'NA' in line 3 is text; where it means NULL, name it in source.files.csv.nullValues")
-
-    ground.use_text("id,text\n1,2\n2,NA\n", nullValues=["NA"])
-    assert read_columns(ground)[1][1] == "int64"
-
-
-def test_a_header_that_is_one_name_with_another_delimiter_in_it_is_noted_with_the_option(bare_ground: Ground) -> None:
-    def delimiter_notes() -> list[str]:
-        return [note for note in bare_ground.report()["notes"] if "delimiter" in note]
-
-    bare_ground.use_text("id;text\n1;a\n")
-    (note,) = delimiter_notes()
-    assert note == (
-        f"spec.source.files.csv.delimiter: {bare_ground.folder}/rows.csv has one column, 'id;text'; "
-        "if ';' is between the columns, set source.files.csv.delimiter: ';'"
-    )
-    bare_ground.spec["source"]["columns"] = ["id"]
-    assert (
-        "spec.source.columns.0",
-        "the source has no column 'id'; it has id;text, or set source.files.csv.delimiter: ';' if that is between the columns",
-    ) in bare_ground.problems()
-
-    bare_ground.use_text("id;text\n1;a\n", delimiter=";")
-    assert delimiter_notes() == []
-
-
-def test_of_several_files_the_one_is_named_that_decided_a_type(ground: Ground) -> None:
-    ground.use_text("id,text\n1,a\n", name="1.csv")
-    ground.use_text("id,text\n01,a\n", name="2.csv")
-    ground.files["paths"] = ["*.csv"]
-
-    (_, kind, why), _ = read_columns(ground)
-
-    assert (kind, why.partition(" is no")[0]) == ("string", f"'01' in line 2 of {ground.folder}/2.csv")
-
-
-@pytest.mark.parametrize(("name", "options"), [("rows.csv.gz", {}), ("rows.csv", {"multiLine": True})])
-def test_where_a_row_may_have_several_lines_the_row_that_decided_is_told(
-    name: str, options: dict[str, Any], ground: Ground
-) -> None:
-    text = b'id,text\n1,"a\nb"\n01,c\n'
-    ground.use_text(gzip.compress(text) if name.endswith(".gz") else text, name=name, **options)
-
-    assert read_columns(ground)[0] == ("id", "string", "'01' in row 2 is no number that can be written back as it stands")
-
-
-def test_where_the_first_rows_cannot_be_read_the_line_is_named_as_a_run_would_do(ground: Ground) -> None:
-    ground.use_text("id,text\n1,a,b\n")
-
-    message = ground.only_problem()[1]
-
-    assert "rows.csv: line at byte 8: CSV parse error: Expected 2 columns, got 3" in message
-
-
-def test_text_that_is_not_utf8_in_a_row_is_a_problem_unless_its_type_is_given(ground: Ground) -> None:
-    ground.use_text(b"id,text\n" + b"1,a\n" * 70_000 + b"1,\xe9\n")
-    path, message = ground.only_problem()
-    assert path == "spec.source"
-    assert "'text'" in message
-    ground.files["types"] = {"text": "binary"}
-    assert ground.problems() == []
-
-
 def test_more_columns_than_a_screen_shows_are_counted(ground: Ground) -> None:
-    ground.spec["sink"] = {"none": {}}
-    ground.use_text(",".join(f"c{number}" for number in range(60)) + "\n")
+    ground.change(of_csv("", ",".join(f"c{number}" for number in range(60)) + "\n", NO_TABLE))
+
     assert "and 10 more, which -o json shows" in ground.run().stdout
 
 
-def test_csv_files_with_other_headers_are_a_problem(ground: Ground) -> None:
-    ground.use_text("id,text\n1,a\n", name="csv-1.csv")
-    ground.use_text("1,a\n2,b\n", name="csv-2.csv")
-    ground.files["paths"] = ["csv-*.csv"]
-
-    assert "csv-2.csv has 1, a, and" in ground.only_problem()[1]
-
-
-def test_without_a_header_the_columns_are_numbered(ground: Ground) -> None:
-    ground.use_text("1,a\n", header=False)
-    ground.spec["source"]["columns"] = ["f0"]
-    ground.use_step("json:loads")
-
-    assert ground.problems() == []
-
-
-def test_a_column_that_the_csv_header_lacks_is_a_problem_of_the_field(ground: Ground) -> None:
-    ground.use_text("id,text\n1,a\n")
-    ground.spec["source"]["columns"] = ["text", "di"]
-    ground.use_step("json:loads")
-
-    assert [path for path, _ in ground.problems()] == ["spec.source.columns.1"]
-
-    ground.files["types"] = {"idd": "int64"}
-
-    path, message = ground.only_problem()
-    assert path == "spec.source"
-    assert "it has no column 'idd' (it has id, text); correct source.files.types" in message
-
-
-def test_a_type_that_does_not_exist_is_a_problem_of_the_column(ground: Ground) -> None:
-    ground.use_text("id,text\n1,a\n")
-    ground.files["types"] = {"id": "integer"}
-
-    path, message = ground.only_problem()
-
-    assert path == "spec.source.files.types.id"
-    assert "int64" in message
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [(b"[1, 2]\n", "JSON array"), (b"{\n  'id': 1\n}\n", "JSON parse error"), (b"\n \n", "has an object with fields")],
-)
-def test_json_that_is_not_one_object_a_line_is_a_problem(content: bytes, message: str, ground: Ground) -> None:
-    ground.use_text(content, "json", "rows.json")
-
-    assert message in ground.only_problem()[1]
-
-
-@pytest.mark.parametrize("asked", [{"columns": ["id", "text"]}, {"columns": ["id"], "where": "text = 'a'"}])
-def test_a_json_field_that_the_first_rows_lack_is_a_problem_as_in_a_run_until_it_has_a_type(
-    asked: dict[str, Any], ground: Ground
-) -> None:
-    ground.use_text('{"id": 1}\n', "json", "rows.json")
-    ground.spec["source"] |= asked
-
-    path, message = ground.only_problem()
-    ground.spec["source"]["files"]["types"] = {"text": "string"}
-
-    assert path in ("spec.source.columns.1", "spec.source.where")
-    assert "source.files.types" in message
-    assert ground.report()["valid"]
-
-
-# --- the target ---------------------------------------------------------------------------------------------------------------
-
-
-def test_a_missing_table_without_create_is_a_problem_with_the_way_out(bare_ground: Ground) -> None:
-    path, message = bare_ground.only_problem()
-
-    assert path == "spec.sink.iceberg.table"
-    assert "sink.create: true" in message
-
-
-def test_a_missing_dataset_without_create_is_a_problem_and_is_not_made(ground: Ground) -> None:
-    ground.spec["sink"] = {"lance": {"uri": "rows.lance"}}
-
-    assert ground.only_problem()[0] == "spec.sink.lance.uri"
-    assert not (ground.folder / "rows.lance").exists()
-
-
-def test_a_catalog_that_is_not_declared_is_a_problem_of_the_field_and_lists_the_known(ground: Ground) -> None:
-    ground.spec["sink"]["iceberg"]["catalog"] = "laek"
-
-    path, message = ground.only_problem()
-
-    assert path == "spec.sink.iceberg.catalog"
-    assert "there are: lake" in message
-
-
-def test_a_catalog_that_does_not_answer_is_a_problem_of_the_catalog(ground: Ground) -> None:
-    ground.write_settings({"type": "rest", "uri": "http://127.0.0.1:9"})
-
-    path, message = ground.only_problem()
-
-    assert path == "spec.sink.iceberg.catalog"
-    assert "did not answer" in message
-
-
-def test_a_table_with_an_unsupported_feature_is_a_problem_of_the_table(bare_ground: Ground) -> None:
-    bare_ground.make_table(properties={"write.format.default": "orc"})
-
-    path, message = bare_ground.only_problem()
-
-    assert path == "spec.sink.iceberg.table"
-    assert "write.format.default is 'orc'" in message
-
-
-@pytest.mark.parametrize(
-    ("schema", "path", "message"),
-    [
-        (pa.schema([("id", pa.int64())]), "spec.source.columns", "the column 'text'"),
-        (
-            pa.schema([("id", pa.int64()), ("text", pa.string()), pa.field("day", pa.date32(), nullable=False)]),
-            "spec.source",
-            "requires the column 'day'",
-        ),
-    ],
-)
-@pytest.mark.parametrize("sink", ["iceberg", "lance"])
-def test_without_steps_the_columns_of_source_and_table_are_compared(
-    sink: str, schema: pa.Schema, path: str, message: str, bare_ground: Ground
-) -> None:
-    if sink == "iceberg":
-        bare_ground.make_table(schema)
-    else:
-        lance.write_dataset(schema.empty_table(), str(bare_ground.folder / "rows.lance"), schema=schema)
-        bare_ground.spec["sink"] = {"lance": {"uri": "rows.lance"}}
-
-    where, what = bare_ground.only_problem()
-
-    assert where == path
-    assert message in what
-
-
-def test_with_steps_the_columns_are_theirs_and_are_not_compared(bare_ground: Ground) -> None:
-    bare_ground.make_table(pa.schema([("other", pa.int64())]))
-    bare_ground.use_step("json:loads")
-
-    assert bare_ground.problems() == []
-
-
-def test_the_columns_that_the_last_step_declares_are_compared_with_the_table(bare_ground: Ground) -> None:
-    bare_ground.make_table(pa.schema([pa.field("other", pa.int64(), nullable=False)]))
-    bare_ground.use_step("json:loads")
-    bare_ground.spec["steps"][0]["output"] = {"id": "int64"}
-
-    (where, surplus), (_, required) = bare_ground.problems()
-
-    assert where == "spec.steps.0.output"
-    assert surplus.startswith("the output of step 'json:loads' has the column 'id', which lake.db.rows does not have")
-    assert required == "lake.db.rows requires the column 'other', and the output of step 'json:loads' has none"
-
-    bare_ground.spec["steps"][0]["output"] = {"other": "int64"}
-    assert bare_ground.problems() == []
-
-
-def test_a_partition_column_that_the_last_step_does_not_declare_is_a_problem(bare_ground: Ground) -> None:
-    bare_ground.use_step("json:loads")
-    bare_ground.spec["steps"][0]["output"] = {"id": "int64"}
-    bare_ground.spec["sink"] |= {"create": True, "partitionBy": [{"column": "day"}]}
-
-    assert bare_ground.only_problem() == (
-        "spec.sink.partitionBy.0.column",
-        "the output of step 'json:loads' has no column 'day' (it has id)",
+def test_a_changed_identity_is_a_problem_of_the_section(bare_ground: Ground) -> None:
+    bare_ground.see(
+        Look(prepare=stored(launched)),
+        Look("spec.source: ...undo the change...", "source.files.paths: [in/*]"),
+        Look("", "source.files.paths: [in]"),
+        Look("", "source.files.paths: [in/*]", prepare=lambda ground: ground.document["metadata"].update(name="another")),
     )
 
 
-def test_a_declared_type_that_does_not_exist_is_a_problem_of_the_column_and_a_time_is_noted(bare_ground: Ground) -> None:
-    bare_ground.spec["sink"] |= {"create": True}
-    bare_ground.use_step("json:loads")
-    bare_ground.spec["steps"][0]["output"] = {"id": "integer", "at": "time"}
+def test_an_unreadable_record_of_the_write_is_a_problem_of_the_checkpoint(ground: Ground) -> None:
+    write = StoredWrite(ground.folder, given=load_manifest(ground.file))
+    write.begin()
+    write.commit()
+    write.break_record(write.ledger.at.commit_record)
 
-    assert bare_ground.only_problem()[0] == "spec.steps.0.output.id"
-    assert any("spec.steps.0.output.at: Spark cannot read" in note for note in bare_ground.report()["notes"])
+    (problem,) = ground.report()["problems"]
 
-
-def _into_the_warehouse(ground: Ground) -> str:
-    return "warehouse"
-
-
-def _by_a_link(ground: Ground) -> str:
-    (ground.folder / "warehouse" / "db" / "rows" / "data").mkdir(parents=True, exist_ok=True)
-    pq.write_table(rows_of([1]), ground.folder / "warehouse" / "db" / "rows" / "data" / "x.parquet")
-    (ground.source / "more").symlink_to(ground.folder / "warehouse" / "db" / "rows" / "data")
-    return "in"
+    assert problem["path"] == "spec.checkpoint.uri"
+    assert write.ledger.at.commit_record in problem["message"]
 
 
-@pytest.mark.parametrize(
-    ("path", "title"),
-    [
-        (_into_the_warehouse, "the data of the sink's table"),
-        (lambda ground: "warehouse/*/*/data/*.parquet", "the data of the sink's table"),
-        (_by_a_link, "the data of the sink's table"),
-        (lambda ground: "checkpoints", "the checkpoint store"),
-        (lambda ground: "**/*.json", "the checkpoint store"),
-    ],
-)
-def test_a_source_that_leads_to_what_the_write_puts_somewhere_is_a_problem(
-    path: Callable[[Ground], str], title: str, ground: Ground
-) -> None:
-    ground.files["paths"] = [path(ground)]
-
-    found = [message for field, message in ground.problems() if field == "spec.source" and "leads into" in message]
-
-    assert len(found) == 1
-    assert title in found[0]
-
-
-def test_files_beside_the_table_and_the_checkpoints_are_no_problem(ground: Ground) -> None:
-    pq.write_table(rows_of([1]), ground.folder / "x.parquet")
-    ground.files["paths"] = ["*.parquet"]
-    assert ground.problems() == []
-
-
-def test_a_partition_column_that_the_source_lacks_is_a_problem_of_the_field(bare_ground: Ground) -> None:
-    bare_ground.spec["sink"] |= {"create": True, "partitionBy": [{"column": "id"}, {"column": "day"}]}
-
-    assert bare_ground.only_problem()[0] == "spec.sink.partitionBy.1.column"
-
-
-def test_a_condition_of_an_overwrite_that_does_not_fit_a_table_to_be_made_is_a_problem_of_the_field(bare_ground: Ground) -> None:
-    bare_ground.spec["sink"] |= {"create": True, "mode": "OverwriteWhere", "where": "day = '2026-11-24'"}
-    assert bare_ground.only_problem() == ("spec.sink.where", "the source has no column 'day' (it has id, text)")
-
-    bare_ground.spec["sink"]["where"] = "id = 'x'"
-    path, message = bare_ground.only_problem()
-    assert path == "spec.sink.where"
-    assert "the column 'id' is int64" in message
-
-
-def test_a_condition_of_an_overwrite_that_does_not_fit_the_table_is_a_problem_of_the_field(ground: Ground) -> None:
-    ground.spec["sink"] |= {"mode": "OverwriteWhere", "where": "day = '2026-11-24'"}
-
-    path, message = ground.only_problem()
-
-    assert path == "spec.sink.where"
-    assert message.startswith("there is no column 'day'")
-
-
-def test_a_key_of_an_upsert_that_the_table_lacks_is_a_problem_of_the_field(ground: Ground) -> None:
-    ground.spec["sink"] |= {"mode": "Upsert", "upsertKeys": ["id", "day"]}
-    path, message = ground.only_problem()
-    assert path == "spec.sink.upsertKeys.1"
-    assert message.startswith("there is no column 'day'")
-
-
-def test_a_key_of_an_upsert_that_the_source_of_a_table_to_be_made_lacks_is_a_problem_of_the_field(bare_ground: Ground) -> None:
-    bare_ground.spec["sink"] |= {"create": True, "mode": "Upsert", "upsertKeys": ["id", "day"]}
-    assert bare_ground.only_problem() == ("spec.sink.upsertKeys.1", "the source has no column 'day' (it has id, text)")
-
-
-@pytest.mark.parametrize(
-    ("sink", "said"),
-    [
-        ({}, "rows are added"),
-        ({"mode": "OverwriteAll"}, "without new ones, it is empty afterwards"),
-        (
-            {"mode": "OverwriteWhere", "where": "id >= 0"},
-            "rows for which id >= 0 are replaced; without new ones, they are deleted",
-        ),
-        ({"none": {}, "iceberg": None}, "there is no table"),
-        ({"mode": "OverwritePartitions"}, "without any, the table stays as it is"),
-        ({"mode": "Upsert", "upsertKeys": ["id"]}, "drivers read id of the data files that may have such rows"),
-        ({"mode": "Upsert", "upsertKeys": ["id"], "whenMatched": "Delete"}, "are deleted, and nothing is added"),
-        ({"mode": "Upsert", "upsertKeys": ["id"], "whenMatched": "Ignore"}, "new rows whose id are not in the table are added"),
-    ],
-)
-def test_what_becomes_of_the_rows_of_the_table_is_told(sink: dict[str, Any], said: str, ground: Ground) -> None:
-    ground.spec["sink"] |= sink
-
-    assert said in ground.report()["prediction"]["whatACommitDoes"]
-
-
-def test_a_write_without_a_table_has_no_data_files(ground: Ground) -> None:
-    ground.spec["sink"] = {"none": {}}
-
-    report = ground.report()
-
-    assert report["valid"], report["problems"]
-    assert report["prediction"]["dataFiles"]["atMost"] == 0
-
-
-# --- the checkpoint store -----------------------------------------------------------------------------------------------------
-
-
-def test_a_checkpoint_folder_below_a_file_cannot_be_made(ground: Ground) -> None:
-    ground.spec["checkpoint"]["uri"] = "settings.yaml/checkpoints"
-
-    path, message = ground.only_problem()
-
-    assert path == "spec.checkpoint.uri"
-    assert "cannot be made" in message
-    assert "is a file" in message
-
-    ground.spec["checkpoint"]["uri"] = "settings.yaml"
-    assert ground.only_problem()[1].endswith("settings.yaml is a file and no folder; correct the URI")
-    ground.spec["checkpoint"]["uri"] = "checkpoints"
-    assert ground.problems() == []
-
-
-def test_a_checkpoint_store_of_an_unknown_kind_is_a_problem_of_the_field(ground: Ground) -> None:
-    ground.spec["checkpoint"]["uri"] = "ftp://host/checkpoints"
-
-    assert ground.only_problem()[0] == "spec.checkpoint.uri"
-
-
-def test_a_real_object_store_is_probed_and_left_as_it_was(s3_server: S3Server, tmp_path: Path) -> None:
-    place = on_s3(tmp_path, "lance", s3_server)
-    place.create(rows_of([]).schema)
-    ground = Ground(tmp_path)
-    ground.document = json.loads(manifest_for(place, ground.source).model_dump_json(by_alias=True))
-    storage = place.settings.for_drivers().model_dump(mode="json")["storage"]
-    ground.settings.write_text(yaml.safe_dump({"storage": storage}))
-
-    report = ground.report()
-
-    assert report["valid"], report["problems"]
-    assert report["prediction"]["checkpointExists"] is True
-    assert report["prediction"]["targetExists"] is True
-
-    ground.spec["checkpoint"]["uri"] = "s3://no-such-bucket-here/checkpoints"
-    ground.settings.write_text(yaml.safe_dump({"storage": [{**storage[0], "prefix": "s3://"}]}))
-    path, message = ground.only_problem()
-    assert path == "spec.checkpoint.uri"
-    assert "bucket" in message
-
-
-def test_parquet_in_a_bucket_is_listed_and_its_footers_are_read(s3_server: S3Server, tmp_path: Path) -> None:
-    place = on_s3(tmp_path, "lance", s3_server)
+@pytest.fixture
+def on_a_server(s3_server: S3Server, bare_ground: Ground) -> Ground:
+    """The checkpoints and the target, a dataset, are on an object store."""
+    place = on_s3(bare_ground.folder, "lance", s3_server)
     place.create(rows_of([]).schema)
     filesystem = pa.fs.S3FileSystem(
         access_key=s3_server.access_key,
@@ -1297,427 +1035,27 @@ def test_parquet_in_a_bucket_is_listed_and_its_footers_are_read(s3_server: S3Ser
     bucket = place.base_uri.removeprefix("s3://")
     pq.write_table(rows_of(range(7)), f"{bucket}/in/a.parquet", filesystem=filesystem)
     pq.write_table(rows_of(range(5)), f"{bucket}/in/_hidden.parquet", filesystem=filesystem)
-    ground = Ground(tmp_path)
-    ground.document = json.loads(manifest_for(place, f"{place.base_uri}/in").model_dump_json(by_alias=True))
-    ground.settings.write_text(yaml.safe_dump({"storage": place.settings.for_drivers().model_dump(mode="json")["storage"]}))
-
-    report = ground.report()
-
-    assert report["valid"], report["problems"]
-    assert (report["prediction"]["sourceFiles"], report["prediction"]["sourceRows"]) == (1, 7)
-
-    ground.spec["source"]["columns"] = ["id", "nosuch"]
-    assert ground.only_problem()[0] == "spec.source.columns.1"
-
-
-def test_a_changed_identity_is_a_problem_of_the_section(ground: Ground) -> None:
-    write = StoredWrite(ground.folder, given=load_manifest(ground.file))
-    write.begin()
-    launched(write)
-    before, ground.files["paths"] = ground.files["paths"], ["in/*"]
-
-    path, message = ground.only_problem()
-
-    assert path == "spec.source"
-    assert "undo the change" in message
-
-    ground.files["paths"] = before
-    assert ground.problems() == []
-    ground.files["paths"], ground.document["metadata"]["name"] = ["in/*"], "another"
-    assert ground.problems() == []
-
-
-def test_another_source_is_no_problem_while_nothing_is_sealed(ground: Ground) -> None:
-    write = StoredWrite(ground.folder, given=load_manifest(ground.file))
-    write.begin()
-    write.launch()
-    write.plan()
-    ground.files["paths"] = ["in/*"]
-
-    assert ground.report()["valid"]
-
-
-def launched(write: StoredWrite) -> None:
-    write.launch()
-    write.plan()
-    write.seal(0)
-
-
-def committed_and_wanted_again(write: StoredWrite) -> None:
-    write.run_nonce = "monday"
-    write.commit()
-
-
-@pytest.mark.parametrize(
-    ("prepare", "message"),
-    [
-        (StoredWrite.commit, "committed (epoch 1): a run would do nothing"),
-        (launched, "Running (epoch 1, attempt 1): a run would go on from there; 10 rows are sealed"),
-        (committed_and_wanted_again, "epoch 2 is not begun: a run would begin it"),
-    ],
-)
-def test_what_the_store_knows_of_the_write_is_told(prepare: Callable[[StoredWrite], None], message: str, ground: Ground) -> None:
-    write = StoredWrite(ground.folder, given=load_manifest(ground.file))
-    write.begin()
-    prepare(write)
-
-    report = ground.report()
-
-    # Of a commit that was only recorded, the table has no rows: that is the one problem.
-    is_committed = message.startswith("committed")
-    assert [problem["path"] for problem in report["problems"]] == (["spec.sink.iceberg.table"] if is_committed else [])
-    assert report["prediction"]["write"].startswith(message)
-
-
-@pytest.mark.parametrize(
-    ("prepare", "message"),
-    [
-        (StoredWrite.commit, "change runNonce to read the whole source again"),
-        (committed_and_wanted_again, "a run would begin it, with the whole source"),
-    ],
-)
-def test_a_run_that_overwrites_would_read_the_whole_source(
-    prepare: Callable[[StoredWrite], None], message: str, ground: Ground
-) -> None:
-    ground.spec["sink"]["mode"] = "OverwriteAll"
-    write = StoredWrite(ground.folder, given=load_manifest(ground.file))
-    write.begin()
-    prepare(write)
-
-    assert ground.report()["prediction"]["write"].endswith(message)
-
-
-@pytest.mark.parametrize(
-    ("prepare", "message"),
-    [
-        (StoredWrite.commit, "run --again takes the rows that failed"),
-        (committed_and_wanted_again, "a run would begin it, with the rows that failed in earlier epochs, and no others"),
-    ],
-)
-def test_a_run_that_only_tries_again_would_take_rows_that_failed(
-    prepare: Callable[[StoredWrite], None], message: str, ground: Ground
-) -> None:
-    ground.spec.update({"onRowError": "Quarantine", "quarantine": {"retry": "Only"}})
-    write = StoredWrite(ground.folder, given=load_manifest(ground.file))
-    write.begin()
-    prepare(write)
-
-    report = ground.report()
-
-    assert report["prediction"]["write"].endswith(message)
-    assert not [note for note in report["notes"] if "take no rows" in note]
-
-
-@pytest.mark.parametrize("retry", ["Only", "Also"])
-def test_a_first_epoch_that_only_tries_again_is_told_to_take_no_rows(retry: str, ground: Ground) -> None:
-    ground.spec.update({"onRowError": "Quarantine", "quarantine": {"retry": retry}})
-
-    said = [note for note in ground.report()["notes"] if "the first epoch would take no rows" in note]
-
-    assert len(said) == (retry == "Only")
-
-
-def test_a_write_with_a_trigger_would_take_what_is_new_though_an_epoch_of_it_is_committed(ground: Ground) -> None:
-    ground.spec["trigger"] = {"every": "5m"}
-    write = StoredWrite(ground.folder, given=load_manifest(ground.file))
-    write.begin()
-    write.commit()
-
-    report = ground.report()
-
-    assert report["prediction"]["write"] == "committed (epoch 1): a run would take what came since"
-
-
-def test_an_unreadable_record_of_the_write_is_a_problem_of_the_checkpoint(ground: Ground) -> None:
-    write = StoredWrite(ground.folder, given=load_manifest(ground.file))
-    write.begin()
-    write.commit()
-    write.break_record(write.ledger.at.commit_record)
-
-    path, message = ground.only_problem()
-
-    assert path == "spec.checkpoint.uri"
-    assert write.ledger.at.commit_record in message
-
-
-# --- code in an archive ---------------------------------------------------------------------------------------------------
-
-
-def test_the_steps_in_an_archive_are_found_and_read(ground: Ground) -> None:
-    (ground.folder / "code.zip").write_bytes(zip_of({"package/__init__.py": "", "package/steps.py": "def clean(rows): ..."}))
-    ground.use_step("package.steps:clean")
-    ground.spec["code"] = {"uri": "code.zip"}
-    assert ground.problems() == []
-
-    ground.use_step("package.steps:claen")
-    ground.spec["code"] = {"uri": "code.zip"}
-
-    path, message = ground.only_problem()
-    assert path == "spec.steps.0.call"
-    assert f"{ground.folder}/code.zip/package/steps.py defines no 'claen'; did you mean 'clean'?" in message
-
-
-def test_a_module_of_its_own_is_named_as_it_was_given(ground: Ground) -> None:
-    (ground.folder / "flights.py").write_text("def clean(rows)\n")
-    ground.use_step("flights:clean")
-    ground.spec["code"] = {"uri": "flights.py"}
-
-    path, message = ground.only_problem()
-
-    assert path == "spec.steps.0.call"
-    assert message.startswith(f"{ground.folder}/flights.py, line 1:")
-
-
-@pytest.mark.parametrize("kind", ["a name that climbs out", "no zip"])
-def test_an_archive_that_cannot_be_used_is_a_problem_of_code_uri(ground: Ground, kind: str) -> None:
-    (ground.folder / "code.zip").write_bytes(HOSTILE[kind][0]())
-    ground.use_step("flights:clean")
-    ground.spec["code"] = {"uri": "code.zip"}
-
-    path, message = ground.only_problem()
-
-    assert path == "spec.code.uri"
-    assert HOSTILE[kind][1] in message
-
-
-@pytest.mark.parametrize("name", ["queue.py", "code.zip"])
-def test_an_archive_with_a_module_that_hides_what_the_driver_needs_is_a_problem_of_code_uri(ground: Ground, name: str) -> None:
-    (ground.folder / name).write_bytes(b"def clean(rows): ..." if name == "queue.py" else zip_of({"queue.py": "", "a.py": ""}))
-    ground.use_step("queue:clean")
-    ground.spec["code"] = {"uri": name}
-
-    path, message = ground.only_problem()
-
-    assert path == "spec.code.uri"
-    assert "queue.py hides 'queue' of Python's standard library" in message
-
-
-def test_what_only_a_cluster_has_is_a_problem_with_a_way_out(ground: Ground) -> None:
-    ground.use_step("flights:clean")
-    ground.spec["code"] = {"configMap": {"name": "flights"}}
-    ground.spec["suspend"] = True
-
-    problems = dict(ground.problems())
-
-    assert problems.keys() == {"spec.code.configMap", "spec.suspend"}
-    assert "code.path" in problems["spec.code.configMap"]
-    assert "take it out" in problems["spec.suspend"]
-
-
-def test_the_volume_of_a_stream_is_a_problem_on_one_machine_until_its_checkpoint_is_on_a_disk(ground: Ground) -> None:
-    (ground.folder / "jobs.py").write_text("def main(job): ...")
-    program = {"call": "jobs:main", "stream": {"checkpointVolume": {"claimName": "spark-state"}}}
-    ground.spec["source"] = {"program": program}
-
-    problems = dict(ground.problems())
-
-    assert problems.keys() == {"spec.source.program.stream.checkpointVolume"}
-    assert "one machine has no PersistentVolumeClaims; leave it out" in problems["spec.source.program.stream.checkpointVolume"]
-    ground.spec["source"] = {"program": {"call": "jobs:main", "stream": {}}}
-    assert dict(ground.problems()) == {}
-
-
-# --- rows known by keys ---------------------------------------------------------------------------------------------------
-
-
-def test_a_source_that_only_spark_reads_goes_by_keys_and_says_why(ground: Ground) -> None:
-    ground.spec["source"] = {"spark": {"format": "orc", "paths": ["in"], "keyColumns": ["id", "day"]}}
-
-    would = ground.report()["prediction"]
-
-    assert would["rowIdentity"].startswith("key (id, day)")
-    assert would["sourceFiles"] is None
-    assert would["tasks"] == {"atLeast": 0, "atMost": None, "why": "one for each partition of Spark's plan"}
-
-
-def test_a_union_is_checked_member_by_member(ground: Ground) -> None:
-    (ground.folder / "more.csv").write_text("id,day\n1,2024-01-05\n")
-    ground.spec["source"] = {
-        "union": [
-            {"files": {"format": "parquet", "paths": ["in"]}},
-            {"files": {"format": "csv", "paths": ["more.csv"], "csv": {"delimiter": "\u00e4"}}},
-            {"files": {"format": "csv", "paths": ["nowhere"]}},
-            {"iceberg": {"catalog": "lake", "table": "db.other"}},
-        ]
-    }
-
-    assert [path for path, _ in ground.problems()] == [
-        "spec.source.union.1.files.csv.delimiter",
-        "spec.source.union.2.files.paths.0",
-        "spec.source.union.3.iceberg",
-    ]
-
-
-def test_a_right_union_is_foreseen_as_one_source(bare_ground: Ground) -> None:
-    (bare_ground.folder / "more.csv").write_text("id,day\n1,2024-01-05\n")
-    union = [{"files": {"format": "parquet", "paths": ["in"]}}, {"files": {"format": "csv", "paths": ["more.csv"]}}]
-    bare_ground.spec["source"] = {"union": union, "columns": ["day", "id"]}
-    bare_ground.spec["sink"]["create"] = True
-
-    report = bare_ground.report()
-
-    assert report["problems"] == []
-    assert report["prediction"]["sourceFiles"] == 3
-    assert report["prediction"]["rowIdentity"] == "file and row number in it or file and byte in it"
-
-
-def test_what_can_be_seen_of_a_source_that_only_spark_reads_is_checked(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NOT_SET_HERE", raising=False)
-    ground.spec["source"] = {
-        "spark": {"format": "orc", "paths": ["nowhere"], "options": {"password": "${env:NOT_SET_HERE}"}, "keyColumns": ["id"]}
-    }
-
-    report = ground.report()
-
-    assert [problem["path"] for problem in report["problems"]] == ["spec.source.spark.paths.0"]
-    assert any("NOT_SET_HERE" in note for note in report["notes"])
-
-
-@pytest.mark.parametrize("field", ["source", "sink", "checkpoint", "code"])
-def test_a_bucket_that_no_storage_entry_covers_is_told_without_asking_for_an_identity(ground: Ground, field: str) -> None:
-    """The metadata address of a cloud would be asked otherwise, and who knows for how long."""
-    change: dict[str, Any] = {
-        "source": {"files": {"format": "parquet", "paths": ["s3://bucket/in"]}},
-        "sink": {"lance": {"uri": "s3://bucket/rows.lance"}},
-        "checkpoint": {"uri": "s3://bucket/checkpoints"},
-        "code": {"uri": "s3://bucket/code.zip"},
-    }
-    ground.spec[field] = change[field]
-
-    problems = [message for _, message in ground.problems()]
-
-    assert any("no storage entry covers s3://bucket" in message for message in problems), problems
-    assert any("credentials: ambient" in message for message in problems)
-
-
-# --- what a run would find when it makes the table ------------------------------------------------------------------------
-
-_NEW_ICEBERG = {"iceberg": {"catalog": "lake", "table": "db.new"}, "create": True}
-_NEW_LANCE = {"lance": {"uri": "new.lance"}, "create": True}
-#: The output has these columns.
-_OUTPUTS: dict[str, dict[str, str]] = {
-    "a field that is taken": {"day": "date", "day_month": "int32"},
-    "a column with a dot": {"a.b": "int32"},
-    "an empty struct": {"id": "int32", "more": "struct<>"},
-}
-
-
-def given_as(form: str, ground: Ground, output: dict[str, str]) -> str:
-    """Have the source, or the last step, give these columns; return the field of the manifest to which problems belong."""
-    if form == "declared":
-        ground.write_step("def same(row):\n    return row\n")
-        ground.use_step("steps:same")
-        ground.spec["steps"][0] |= {"input": "row", "output": output}
-        return "spec.steps.0.output"
-    values = {"date": "2026-01-02", "int32": 1, "struct<>": {}}
-    row = {name: values[kind] for name, kind in output.items()}
-    if form == "csv":
-        ground.use_text(f"{','.join(row)}\n{','.join(str(value) for value in row.values())}\n")
-    else:
-        ground.use_text(json.dumps(row) + "\n", format="json", name="rows.json")
-        ground.files["types"] = {name: kind for name, kind in output.items() if kind == "date"}
-    return "spec.source"
-
-
-@pytest.mark.parametrize("form", ["csv", "json", "declared"])
-def test_a_name_that_a_partition_field_would_have_and_a_column_has_is_told(bare_ground: Ground, form: str) -> None:
-    given_as(form, bare_ground, _OUTPUTS["a field that is taken"])
-    bare_ground.spec["sink"] = {**_NEW_ICEBERG, "partitionBy": [{"column": "day", "transform": "month"}]}
-
-    path, message = bare_ground.only_problem()
-    assert path == "spec.sink.partitionBy.0"
-    assert message.startswith(
-        "the partition field would have the name 'day_month', which is that of a column of the output; rename"
+    bare_ground.document = json.loads(manifest_for(place, f"{place.base_uri}/in").model_dump_json(by_alias=True))
+    storage = place.settings.for_drivers().model_dump(mode="json")["storage"]
+    bare_ground.settings.write_text(yaml.safe_dump({"storage": storage}))
+    return bare_ground
+
+
+def test_an_object_store_is_probed_and_a_bucket_that_is_not_there_is_a_problem(on_a_server: Ground) -> None:
+    (storage,) = yaml.safe_load(on_a_server.settings.read_text())["storage"]
+    anywhere = yaml.safe_dump({"storage": [{**storage, "prefix": "s3://"}]})
+    on_a_server.see(
+        Look(("would.checkpointExists: True", "would.targetExists: True"), bare=True),
+        Look(
+            "spec.checkpoint.uri: ...bucket...",
+            "checkpoint.uri: 's3://no-such-bucket-here/checkpoints'",
+            files={"settings.yaml": anywhere},
+        ),
     )
 
 
-@pytest.mark.parametrize("form", ["csv", "json", "declared"])
-def test_a_dot_in_a_column_name_of_a_new_lance_dataset_is_told(bare_ground: Ground, form: str) -> None:
-    field = given_as(form, bare_ground, _OUTPUTS["a column with a dot"])
-    bare_ground.spec["sink"] = _NEW_LANCE
-
-    path, message = bare_ground.only_problem()
-    assert path == field
-    assert "the column 'a.b' has a dot in its name" in message
-    assert "rename it in a step, or leave it out" in message
-
-
-@pytest.mark.parametrize("sink", [_NEW_ICEBERG, _NEW_LANCE], ids=["iceberg", "lance"])
-def test_an_empty_object_in_json_which_no_table_takes_is_told(bare_ground: Ground, sink: dict[str, Any]) -> None:
-    given_as("json", bare_ground, _OUTPUTS["an empty struct"])
-    bare_ground.spec["sink"] = sink
-
-    path, message = bare_ground.only_problem()
-    assert path == "spec.source"
-    assert "the column 'more' has the type struct<>" in message
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "trigger"),
-    [("cron", "0 0 31 2 *", {}), ("timeZone", "Europe", {"cron": "0 3 * * *"})],
-)
-def test_a_schedule_that_never_comes_is_told(ground: Ground, field: str, value: str, trigger: dict[str, str]) -> None:
-    ground.spec["trigger"] = {**trigger, field: value}
-
-    path, message = ground.only_problem()
-    assert path == f"spec.trigger.{field}"
-    assert value in message
-
-
-@pytest.mark.parametrize("sink", [{"iceberg": {"catalog": "lake", "table": "db.new"}}, {"lance": {"uri": "sink.lance"}}])
-def test_an_extension_type_that_a_new_table_does_not_keep_is_said_and_a_uuid_is_kept(
-    bare_ground: Ground, sink: dict[str, Any]
-) -> None:
-    columns = {
-        "kept": pa.array([bytes(16)], pa.uuid()),
-        "listed": pa.ListArray.from_arrays([0, 1], pa.array([bytes(16)], pa.uuid())),
-        "text": pa.array(["{}"], pa.json_()),
-    }
-    pq.write_table(pa.table(columns), bare_ground.folder / "extensions.parquet")
-    bare_ground.files["paths"] = ["extensions.parquet"]
-    bare_ground.spec["sink"] = {**sink, "create": True}
-
-    notes = [note for note in bare_ground.report()["notes"] if "in the source" in note]
-
-    assert notes == [
-        "the column 'listed' is arrow.uuid in the source, and list<item: fixed_size_binary[16]> in the new table",
-        "the column 'text' is arrow.json in the source, and string in the new table",
-    ]
-
-
-@pytest.mark.parametrize("name", ["x.parquet", "link.parquet"])
-def test_a_file_that_two_sources_of_a_union_find_is_refused_as_by_a_run(ground: Ground, name: str) -> None:
-    pq.write_table(rows_of([1]), ground.folder / "x.parquet")
-    (ground.folder / "link.parquet").symlink_to(ground.folder / "x.parquet")
-    once, again = ({"files": {"format": "parquet", "paths": [path]}} for path in ("x.parquet", name))
-    ground.spec["source"] = {"union": [once, {"files": {"format": "parquet", "paths": ["in"]}}, again]}
-
-    path, message = ground.only_problem()
-
-    assert path == "spec.source.union"
-    assert message.startswith("the sources 0 and 2 both have the file")
-    assert "name it in one of them" in message
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        {"spark": {"format": "orc", "paths": ["in"], "keyColumns": ["id"]}},
-        {"program": {"call": "steps:of_orders", "stream": {"outputMode": "Append"}}},
-    ],
-    ids=["by key", "stream"],
-)
-def test_what_only_spark_knows_of_the_columns_is_no_problem_of_the_table(source: dict[str, Any], bare_ground: Ground) -> None:
-    bare_ground.write_step("def of_orders(job): ...\n")
-    bare_ground.spec.update(source=source, code={"path": "code"})
-    bare_ground.make_table(pa.schema([pa.field("id", pa.int64(), nullable=False), ("text", pa.string())]))
-    assert bare_ground.problems() == []
-
-    bare_ground.spec["sink"] = {
-        "iceberg": {"catalog": "lake", "table": "db.made"},
-        "create": True,
-        "partitionBy": [{"column": "id"}],
-        "mode": "Upsert",
-        "upsertKeys": ["id"],
-    }
-    assert bare_ground.problems() == []
+def test_parquet_in_a_bucket_is_listed_and_its_footers_are_read(on_a_server: Ground) -> None:
+    on_a_server.see(
+        Look(("would.sourceFiles: 1", "would.sourceRows: 7"), bare=True),
+        Look("spec.source.columns.1: ...", "source.columns: [id, nosuch]"),
+    )

@@ -36,8 +36,8 @@ class StageOutdated(Exception):
     """What a stage was to read is not there any more. Raised by its PinSource; whoever has asked for the stage is asked again."""
 
 
-class Sink(Protocol):
-    """The write's target: what staging must know of it, the commit, and what deletion undoes of both."""
+class Staging(Protocol):
+    """What drivers stage for: what they must know of it, and what becomes of it once all is sealed."""
 
     @property
     def title(self) -> str:
@@ -59,6 +59,10 @@ class Sink(Protocol):
     def commit(self, ledger: Ledger, results: Results) -> CommitOutcome | NeedsStage:
         """Put the results into the target, once; or say which stage of the epoch must be done before that can be."""
 
+
+class Sink(Staging, Protocol):
+    """The write's target, and what deletion undoes of staging and commit."""
+
     def block_commit(self, ledger: Ledger) -> BlockOutcome:
         """See to it that nothing of a claimed epoch lands any more. Called by deletion only, after its note was put."""
 
@@ -75,8 +79,9 @@ class Stage:
     """A part of an epoch that drivers do on their own: with attempts, plans, seals and closings like those of an epoch.
 
     `derive` makes of the write's manifest that of the stage: what its drivers read and do; `spec_of_stage` begins it.
-    `sink` is what they stage for. Once all is sealed, its `commit` answers `Final`, and the record of the commit says from then
-    on that the stage is done. `runs_code`: its drivers run code of the user, so that the stage has the digest of that.
+    `sink` is what they stage for; it is never claimed, and has nothing of its own to remove. Once all is sealed, its `commit`
+    answers `Final`, and the record of the commit says from then on that the stage is done. `runs_code`: its drivers run code of
+    the user, so that the stage has the digest of that.
     `operation`: what they do with rows, where that is more than to stage them.
     `audit`: the function that they call with their source, as the only task.
 
@@ -85,7 +90,7 @@ class Stage:
 
     name: str
     derive: Callable[[Spec], Spec]
-    sink: Sink
+    sink: Staging
     pin_source: PinSource = tuple
     runs_code: bool = False
     operation: Operation | None = None

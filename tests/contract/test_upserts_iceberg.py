@@ -36,6 +36,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from checkpoint_commit.sinks.registry import open_sink
 from checkpoint_control.decision.actions import BeginStage, EndStage, Finish, Stall
 from checkpoint_control.loop.reconcile import Reconciler
 from checkpoint_control.writes.cleaning import CleanedEpoch, Cleaner
@@ -607,7 +608,9 @@ def test_a_write_that_is_forgotten_in_its_merge_leaves_no_file(here: World) -> N
     own = Path(here.place.table().location().removeprefix("file://")) / "data" / f"cw-{uid}"
     assert len(list(own.iterdir())) == 2
 
-    assert isinstance(delete_write(begun.observer.store, uid, begun.observer.sink), Deleted)
+    assert isinstance(
+        delete_write(begun.observer.store, uid, open_sink(begun.observer.write.spec.sink, here.place.settings)), Deleted
+    )
 
     assert not list(own.iterdir())
     assert here.rows() == those(range(10), "old")

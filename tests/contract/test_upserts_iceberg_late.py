@@ -15,6 +15,7 @@ from checkpoint_commit.changes import Change
 from checkpoint_commit.iceberg.commit import IcebergState
 from checkpoint_commit.iceberg.table import PyicebergTable
 from checkpoint_commit.outcomes import Landed, RequestOutcome, Unanswered
+from checkpoint_commit.sinks.registry import open_sink
 from checkpoint_control.decision.actions import BeginStage, EndStage, Finish, Stall
 from checkpoint_control.loop.reconcile import Reconciler
 from checkpoint_control.writes.deletion import Deleted, delete_write
@@ -152,7 +153,9 @@ def test_a_paused_committer_of_a_write_that_is_deleted_meanwhile_lands_nothing(w
 
     def meanwhile() -> None:
         other = reconciler_for(manifest, world.place).observer
-        assert isinstance(delete_write(other.store, other.write.uid, other.sink), Deleted)
+        assert isinstance(
+            delete_write(other.store, other.write.uid, open_sink(manifest.spec.sink, world.place.settings)), Deleted
+        )
 
     done = drive(committer := late(manifest, world, meanwhile))
 
@@ -226,7 +229,9 @@ def test_a_request_that_arrives_after_the_tombstone_of_a_deletion_is_refused(wor
     manifest, rows = ours(world), world.rows()
     arrive = send_and_die(manifest, world)
     observer = reconciler_for(manifest, world.place).observer
-    assert isinstance(delete_write(observer.store, observer.write.uid, observer.sink), Deleted)
+    assert isinstance(
+        delete_write(observer.store, observer.write.uid, open_sink(manifest.spec.sink, world.place.settings)), Deleted
+    )
 
     assert not isinstance(arrive(), Landed)
 

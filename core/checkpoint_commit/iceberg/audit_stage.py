@@ -15,6 +15,7 @@ from pyiceberg.table.metadata import TableMetadata
 from checkpoint_commit.catalogs.source_tables import describe
 from checkpoint_commit.changes import Change
 from checkpoint_commit.iceberg import audit as iceberg_audit
+from checkpoint_commit.iceberg import commit as iceberg
 from checkpoint_commit.iceberg import history as iceberg_history
 from checkpoint_commit.iceberg import refs as iceberg_refs
 from checkpoint_commit.iceberg.audit import Staged
@@ -23,9 +24,10 @@ from checkpoint_commit.iceberg.metadata import snapshot as iceberg_snapshot
 from checkpoint_commit.iceberg.metadata.snapshot import Said
 from checkpoint_commit.iceberg.table import PyicebergTable
 from checkpoint_commit.none.sink import NothingStaged
-from checkpoint_commit.outcomes import CommitOutcome, RequestOutcome
+from checkpoint_commit.outcomes import BlockOutcome, CommitOutcome, RequestOutcome
 from checkpoint_commit.ports import NeedsStage, Stage
 from checkpoint_commit.results import Results
+from checkpoint_commit.sinks.table_sink import TableSink
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey
@@ -34,7 +36,6 @@ from checkpoint_protocol.manifest.sections import Quarantine
 from checkpoint_protocol.manifest.sources.source import IcebergSource, Source
 from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.records import PinnedIceberg
-from checkpoint_protocol.tables.iceberg import IcebergSink
 
 
 class PyicebergAuditedTable(PyicebergTable):
@@ -102,28 +103,30 @@ class PyicebergAuditedTable(PyicebergTable):
 
 
 @dataclass(frozen=True, slots=True)
-class Audits:
-    """Those of one sink."""
+class AuditedSink(TableSink[PyicebergAuditedTable]):
+    """A Sink of one table, for writes whose rows are audited."""
 
-    named: IcebergSink
-    function: str
-
-    def commit(self, table: PyicebergAuditedTable, ledger: Ledger, results: Results) -> CommitOutcome | NeedsStage:
+    def commit(self, ledger: Ledger, results: Results) -> CommitOutcome | NeedsStage:
         """Put the results where they are audited; commit them once a stage of the epoch says that they have passed."""
 
         def has_passed(staged: Staged) -> bool:
             key = ledger.key.of_stage(self._name(staged))
             return dataclasses.replace(ledger, key=key).commits.read_commit() is not None
 
-        outcome = iceberg_audit.commit(table, ledger, results, has_passed)
-        return NeedsStage(self._stage(table, outcome)) if isinstance(outcome, Staged) else outcome
+        outcome = iceberg_audit.commit(self.table, ledger, results, has_passed)
+        return NeedsStage(self._stage(outcome)) if isinstance(outcome, Staged) else outcome
+
+    def block_commit(self, ledger: Ledger) -> BlockOutcome:
+        return iceberg.block_commit(self.table, ledger)
 
     def _name(self, staged: Staged) -> str:
-        digest = hashlib.sha256(f"{staged.manifest_list}\0{self.function}".encode()).hexdigest()
+        digest = hashlib.sha256(f"{staged.manifest_list}\0{self.spec.audit}".encode()).hexdigest()
         return f"audit-{staged.snapshot_id}-{digest[:8]}"
 
-    def _stage(self, table: PyicebergAuditedTable, staged: Staged) -> Stage:
-        source = IcebergSource(catalog=self.named.catalog, table=self.named.table, snapshot_id=staged.snapshot_id)
+    def _stage(self, staged: Staged) -> Stage:
+        named = self.spec.iceberg
+        assert named is not None
+        source = IcebergSource(catalog=named.catalog, table=named.table, snapshot_id=staged.snapshot_id)
 
         def derive(spec: Spec) -> Spec:
             return spec.model_copy(
@@ -140,7 +143,7 @@ class Audits:
             self._name(staged),
             derive,
             NothingStaged(),
-            pin_source=lambda: (table.pin_staged(staged.snapshot_id, source),),
+            pin_source=lambda: (self.table.pin_staged(staged.snapshot_id, source),),
             runs_code=True,
-            audit=self.function,
+            audit=self.spec.audit,
         )

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from checkpoint_commit.catalogs.sqlite_files import sqlite_file
-from checkpoint_commit.outcomes import Former, Presence
+from checkpoint_commit.outcomes import BlockOutcome, CommitOutcome, Former, Presence
 from checkpoint_commit.ports import Sink
+from checkpoint_commit.results import Results
 from checkpoint_commit.sinks.port import SinkFormat, TargetSeen, folder_problems, why_not_writable
 from checkpoint_commit.sinks.table_sink import TableSink
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sink import Sink as SinkSpec
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import IcebergTarget, Output, operation_of
@@ -127,18 +129,14 @@ class IcebergFormat:
         new_table(schema, self.spec)
 
     def open(self, settings: Settings, catalogs: CatalogBook | None, written_by: str) -> Sink:
-        from checkpoint_commit.iceberg import commit as iceberg
         from checkpoint_commit.iceberg.upsert_sink import UpsertSink
 
-        if self.spec.audit is not None:
-            from checkpoint_commit.iceberg.audit_stage import Audits, PyicebergAuditedTable
+        if self.spec.audit is None:
+            sink: TableSink[Any] = _TableSink(self._table(settings, catalogs, written_by), self.spec, self.output)
+        else:
+            from checkpoint_commit.iceberg.audit_stage import AuditedSink, PyicebergAuditedTable
 
-            audited = self._table_as(PyicebergAuditedTable, settings, catalogs, written_by)
-            commit = Audits(self.named, self.spec.audit).commit
-            with_audit = TableSink(audited, self.spec, self.output, commit, iceberg.block_commit)
-            return UpsertSink(with_audit) if self.spec.mode == "Upsert" else with_audit
-        table = self._table(settings, catalogs, written_by)
-        sink = TableSink(table, self.spec, self.output, iceberg.commit, iceberg.block_commit)
+            sink = AuditedSink(self._table_as(PyicebergAuditedTable, settings, catalogs, written_by), self.spec, self.output)
         return UpsertSink(sink) if self.spec.mode == "Upsert" else sink
 
     def find_committed(self, settings: Settings, key: EpochKey, identity: str, commit_id: int) -> Presence:
@@ -186,3 +184,17 @@ class IcebergFormat:
             refs=Refs(self.named.branch, self.named.tag),
             snapshot_properties=self.named.snapshot_properties,
         )
+
+
+class _TableSink(TableSink["PyicebergTable"]):
+    """A Sink of one table."""
+
+    def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
+        from checkpoint_commit.iceberg import commit as iceberg
+
+        return iceberg.commit(self.table, ledger, results)
+
+    def block_commit(self, ledger: Ledger) -> BlockOutcome:
+        from checkpoint_commit.iceberg import commit as iceberg
+
+        return iceberg.block_commit(self.table, ledger)

@@ -6,13 +6,15 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from checkpoint_commit.outcomes import Former, Presence
+from checkpoint_commit.outcomes import BlockOutcome, CommitOutcome, Former, Presence
 from checkpoint_commit.ports import Sink
+from checkpoint_commit.results import Results
 from checkpoint_commit.sinks.port import SinkFormat, TargetSeen, folder_problems
 from checkpoint_commit.sinks.table_sink import TableSink
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.lance_schema import fields_of
+from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sink import Sink as SinkSpec
 from checkpoint_protocol.manifest.where import SINK_FIELD, as_of_the_sink, check_where, parse_where
 from checkpoint_protocol.places.settings import Settings
@@ -122,8 +124,6 @@ class LanceFormat:
         refuse_keys("it", schema_of_new(schema, self.named.layout), self.spec.upsert_keys or ())
 
     def open(self, settings: Settings, catalogs: CatalogBook | None, written_by: str) -> Sink:
-        from checkpoint_commit.lance import commit as lance
-        from checkpoint_commit.lance import tags as lance_tags
         from checkpoint_commit.lance.probe import refuse_lance_without_fences
         from checkpoint_commit.lance.table import PylanceTable
         from checkpoint_commit.lance.upsert_sink import LanceUpsertSink
@@ -140,7 +140,7 @@ class LanceFormat:
             replaces_others=self.spec.on_concurrent == "Replace",
             tag=self.named.tag,
         )
-        sink = TableSink(table, self.spec, self.output, lance_tags.commit, lance.block_commit)
+        sink = _DatasetSink(table, self.spec, self.output)
         return LanceUpsertSink(sink) if self.spec.mode == "Upsert" else sink
 
     def _open_columns(self, settings: Settings, written_by: str) -> Sink:
@@ -163,3 +163,17 @@ class LanceFormat:
 
     def how_to_read(self, settings: Settings) -> str | None:
         return f"""{sys.executable} -c "import lance; print(lance.dataset('{self.named.uri}').head(10).to_pandas())\""""
+
+
+class _DatasetSink(TableSink["PylanceTable"]):
+    """A Sink of one dataset."""
+
+    def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
+        from checkpoint_commit.lance import tags
+
+        return tags.commit(self.table, ledger, results)
+
+    def block_commit(self, ledger: Ledger) -> BlockOutcome:
+        from checkpoint_commit.lance import commit as lance
+
+        return lance.block_commit(self.table, ledger)

@@ -137,9 +137,3 @@ class MergeSink:
 
     def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
         return Final()
-
-    def block_commit(self, ledger: Ledger) -> BlockOutcome:
-        raise AssertionError("a stage claims nothing")
-
-    def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
-        return self.inner.discard(key, targets, files)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -43,14 +44,12 @@ _TableT = TypeVar("_TableT", bound=Table)
 
 
 @dataclass(frozen=True, slots=True)
-class TableSink(Generic[_TableT]):
-    """A table of one format with that format's commit protocol."""
+class TableSink(ABC, Generic[_TableT]):
+    """A table of one format. A Sink, once a format has added how it commits."""
 
     table: _TableT
     spec: SinkSpec
     output: Output | None
-    protocol: Callable[[_TableT, Ledger, Results], CommitOutcome | NeedsStage]
-    block: Callable[[_TableT, Ledger], BlockOutcome]
 
     @property
     def title(self) -> str:
@@ -69,11 +68,11 @@ class TableSink(Generic[_TableT]):
         footers = Footers(self.spec.verify, self.table.count_rows, secrets.randbelow)
         return self.table.pack(operation, key, targets, files, footers)
 
-    def commit(self, ledger: Ledger, results: Results) -> CommitOutcome | NeedsStage:
-        return self.protocol(self.table, ledger, results)
+    @abstractmethod
+    def commit(self, ledger: Ledger, results: Results) -> CommitOutcome | NeedsStage: ...
 
-    def block_commit(self, ledger: Ledger) -> BlockOutcome:
-        return self.block(self.table, ledger)
+    @abstractmethod
+    def block_commit(self, ledger: Ledger) -> BlockOutcome: ...
 
     def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
         return self.table.discard(key, targets, files)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from checkpoint_commit.ports import NO_CODE, PinSource, Sink, Stage, spec_of_stage
+from checkpoint_commit.ports import NO_CODE, PinSource, Stage, Staging, spec_of_stage
 from checkpoint_control.decision import attempt_clock
 from checkpoint_control.decision.actions import RecordAttempt
 from checkpoint_control.decision.attempt_clock import AttemptClock
@@ -60,7 +60,7 @@ class Observer:
     write: Write
     store: ObjectStore
     drivers: Drivers
-    sink: Sink
+    sink: Staging
     host: Host
     #: Describes a source table whose catalog only this process knows.
     pin_source: PinSource = tuple

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from checkpoint_commit.ports import PinSource, Sink
+from checkpoint_commit.ports import PinSource, Staging
 from checkpoint_commit.results import target_of
 from checkpoint_control.decision.actions import RecordAttempt
 from checkpoint_control.decision.observation import Failure, Tables
@@ -36,7 +36,7 @@ def _of_sources(spec: Spec) -> Iterator[tuple[str, Mapping[str, str]]]:
 
 
 def observe_tables(
-    ledger: Ledger, spec: Spec, sink: Sink, pin_source: PinSource, wanted: RecordAttempt, *, reads_sink: bool = False
+    ledger: Ledger, spec: Spec, sink: Staging, pin_source: PinSource, wanted: RecordAttempt, *, reads_sink: bool = False
 ) -> Tables:
     """Return what the rules go by before they let this attempt be recorded. Raises Retryable where a catalog does not answer.
 
@@ -65,7 +65,7 @@ def observe_tables(
     )
 
 
-def refuse_own_outputs(sink: Sink, spec: Spec, target: Target | None, store_uri: str) -> None:
+def refuse_own_outputs(sink: Staging, spec: Spec, target: Target | None, store_uri: str) -> None:
     """Raise NeedsChange if the paths of the source lead to where the write puts its files. What lies there nobody lists."""
     outputs = outputs_of(target, store_uri)
     if target is None and sink.output is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from checkpoint_commit.changes import Change, StagedChange, refused_file
-from checkpoint_commit.outcomes import BlockOutcome, CommitOutcome, Final
+from checkpoint_commit.outcomes import CommitOutcome, Final
 from checkpoint_commit.ports import PinSource, Stage
 from checkpoint_commit.results import Results, target_of
 from checkpoint_control.pipelines.decisions import Decision
@@ -72,13 +72,6 @@ class StageSink:
 
     def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
         return Final()
-
-    def block_commit(self, ledger: Ledger) -> BlockOutcome:
-        raise AssertionError("a stage claims nothing")
-
-    def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
-        """Remove nothing: the result lies below the stage's records, and goes with them."""
-        return 0
 
 
 @dataclass(frozen=True, slots=True)

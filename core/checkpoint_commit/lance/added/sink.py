@@ -11,7 +11,7 @@ from checkpoint_commit.lance import commit as lance
 from checkpoint_commit.lance.added import commit as lance_added_commit
 from checkpoint_commit.lance.added.commit import NeedsPack
 from checkpoint_commit.lance.added.table import PylanceColumns
-from checkpoint_commit.outcomes import BlockOutcome, CommitBlocked, CommitOutcome, Committed, Final
+from checkpoint_commit.outcomes import BlockOutcome, CommitOutcome, Committed, Final
 from checkpoint_commit.ports import NeedsStage, Stage
 from checkpoint_commit.results import Results
 from checkpoint_protocol.identity import EpochKey
@@ -86,7 +86,7 @@ class ColumnsSink:
 
 @dataclass(frozen=True, slots=True)
 class PackSink:
-    """What the drivers of such a stage stage for: the fragments of one version. A Sink that commits nothing."""
+    """What the drivers of such a stage stage for: the fragments of one version. Commits nothing."""
 
     target: LancePackTarget
     output: Output | None = None
@@ -106,9 +106,3 @@ class PackSink:
 
     def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
         return Final()
-
-    def block_commit(self, ledger: Ledger) -> BlockOutcome:
-        return CommitBlocked(self.target.identity)
-
-    def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
-        return 0

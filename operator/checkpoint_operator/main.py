@@ -26,7 +26,7 @@ from typing import Final
 import yaml
 from prometheus_client import start_http_server
 
-from checkpoint_commit.catalogs.named import MOST_METADATA_BYTES, CatalogBook
+from checkpoint_commit.catalogs.named import CatalogBook
 from checkpoint_commit.sinks.registry import open_sink
 from checkpoint_control.yaml_documents import parse_document
 from checkpoint_operator.check import check_settings
@@ -138,7 +138,7 @@ def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:
     queue = _queue(config)
     counts, errors = StoreCounts(), WatchErrors()
     memory = MemoryBudget(config.record_memory)
-    catalogs = CatalogBook(settings, most_metadata_bytes=MOST_METADATA_BYTES)
+    catalogs = CatalogBook(settings)
     keys = _record_keys(config, api)
     settings_of = functools.cache(lambda namespace: settings.used_by(config.tenant(namespace)))
     controller = Controller(

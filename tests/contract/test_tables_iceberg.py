@@ -896,7 +896,7 @@ def first_row_ids(world: RealWorld) -> list[tuple[int, int | None]]:
     table = world.place.table()
     head = table.current_snapshot()
     assert head is not None
-    manifests = read_with_row_ids(head, open_file_io(table.metadata_location, world.place.settings))
+    manifests = read_with_row_ids(head, open_file_io(table.metadata_location, world.place.settings, None))
     return [((each.added_rows_count or 0) + (each.existing_rows_count or 0), each[15]) for each in manifests]
 
 

@@ -35,7 +35,8 @@ from checkpoint_protocol.store.memory import holding_a_lock
 from checkpoint_protocol.store.object_store import disk_full
 
 _ANSWER_WITHIN_S: Final = 60.0
-#: Of a table: some thirty thousand snapshots. Who can write where a table lies can put there what they like.
+#: Of a table: some thirty thousand snapshots. Who can write where a table lies can put there what they like. On one machine, too,
+#: so that what runs here also runs in a cluster.
 MOST_METADATA_BYTES: Final = 32 << 20
 _REFUSAL_HOLDS_S: Final = 10.0
 #: Properties of tables whose value is the name of a Python class that pyiceberg would import.
@@ -107,14 +108,10 @@ def _bounded_uri(uri: str, answer_within_s: float) -> str:
     return bounded.render_as_string(hide_password=False)
 
 
-def _most_metadata_bytes(settings: Settings) -> int | None:
-    return MOST_METADATA_BYTES if settings.tenant is not None else None
-
-
 class _OwnFileIO:
     """Reads and writes by our own settings only: never by a class or a credential that a catalog or a table hands out."""
 
-    def __init__(self, settings: Settings, most_metadata_bytes: int | None) -> None:
+    def __init__(self, settings: Settings, most_metadata_bytes: int) -> None:
         self._settings = settings
         self._most_metadata_bytes = most_metadata_bytes
 
@@ -132,14 +129,13 @@ _FIELD_PLACE: Final = re.compile(r"schemas\..+")
 
 
 def open_catalog(
-    name: str, settings: Settings, answer_within_s: float = _ANSWER_WITHIN_S, most_metadata_bytes: int | None = None
+    name: str, settings: Settings, answer_within_s: float = _ANSWER_WITHIN_S, most_metadata_bytes: int = MOST_METADATA_BYTES
 ) -> Catalog:
     """Return the catalog of this name. NeedsChange if there is none, or its credentials are refused.
 
     Each request to it, those made here too, is given up after `answer_within_s` of silence (Retryable). `most_metadata_bytes`: a
-    table whose metadata file, or an answer of a REST catalog that has them, has more is refused; None: as in CatalogBook.
+    table whose metadata file, or an answer of a REST catalog that has them, has more is refused.
     """
-    most_metadata_bytes = most_metadata_bytes or _most_metadata_bytes(settings)
     entry = settings.catalog(name)
     properties = {"uri": entry.uri}
     in_bucket = scheme_of(entry.warehouse or "") in BUCKET_SCHEMES
@@ -189,19 +185,16 @@ class CatalogBook:
     May be handed to threads; so may the catalogs. Nobody waits for a catalog of another name. One that does not answer is tried
     anew by one caller at a time, and not at once: all others are told so without waiting, or they would soon be all workers.
 
-    `most_metadata_bytes`: of a metadata file of a table, where the memory is for the tables of many. None: as settings that are
-    used for one of several say, and no bound where a user's own are.
+    `most_metadata_bytes`: see open_catalog.
     """
 
     settings: Settings
     answer_within_s: float = _ANSWER_WITHIN_S
     clock: Callable[[], float] = time.monotonic
-    most_metadata_bytes: int | None = None
+    most_metadata_bytes: int = MOST_METADATA_BYTES
     _entries: dict[str, _Entry] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.most_metadata_bytes is None:
-            self.most_metadata_bytes = _most_metadata_bytes(self.settings)
         self._entries = {name: _Entry() for name in self.settings.catalogs}
 
     def open(self, name: str) -> Catalog:

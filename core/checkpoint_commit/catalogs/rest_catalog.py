@@ -34,7 +34,7 @@ class BoundedRestCatalog(RestCatalog):
     An answer of more than `most_answer_bytes` is refused, and one that sends us to another server: NeedsChange.
     """
 
-    def __init__(self, name: str, answer_within_s: float, most_answer_bytes: int | None = None, **properties: str) -> None:
+    def __init__(self, name: str, answer_within_s: float, most_answer_bytes: int, **properties: str) -> None:
         self._answer_within_s = answer_within_s
         self._most_answer_bytes = most_answer_bytes
         super().__init__(name, **properties)
@@ -68,7 +68,7 @@ class BoundedRestCatalog(RestCatalog):
 class _BoundedAdapter(HTTPAdapter):
     """Requests end: pyiceberg sends them without a timeout. Never sends a request twice."""
 
-    def __init__(self, catalog: str, answer_within_s: float, most_answer_bytes: int | None) -> None:
+    def __init__(self, catalog: str, answer_within_s: float, most_answer_bytes: int) -> None:
         super().__init__(max_retries=0)
         self._catalog = catalog
         self._timeout_s = (min(CONNECT_WITHIN_S, answer_within_s), answer_within_s)
@@ -78,8 +78,7 @@ class _BoundedAdapter(HTTPAdapter):
         kwargs["timeout"] = kwargs.get("timeout") or self._timeout_s
         response = super().send(request, *args, **kwargs)
         self._refuse_redirect(str(request.url), response)
-        if self._most_answer_bytes is not None:
-            self._read(response, self._most_answer_bytes)
+        self._read(response, self._most_answer_bytes)
         return response
 
     def _refuse_redirect(self, asked: str, response: Response) -> None:

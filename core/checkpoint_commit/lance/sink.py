@@ -165,7 +165,7 @@ class LanceFormat:
         return f"""{sys.executable} -c "import lance; print(lance.dataset('{self.named.uri}').head(10).to_pandas())\""""
 
 
-class _DatasetSink(TableSink["PylanceTable"]):
+class _DatasetSink(TableSink[Any]):
     """A Sink of one dataset."""
 
     def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:

@@ -27,10 +27,11 @@ _PLACES: Final = ("write.data.path", "write.metadata.path", "write.object-storag
 class CheckedFileIO(FileIO):
     """Opens what the settings let it open. NeedsChange for everything else, before anything is asked of anybody.
 
-    `most_metadata_bytes`: of a file, where only metadata of tables are read, each as a whole; None: as many as there are.
+    `most_metadata_bytes`: of a file, where only metadata of tables are read, each as a whole. None: as many as there are, for
+    data files, and for drivers, whose memory is their write's own.
     """
 
-    def __init__(self, storage: StorageSettings, most_metadata_bytes: int | None = None) -> None:
+    def __init__(self, storage: StorageSettings, most_metadata_bytes: int | None) -> None:
         super().__init__({})
         self._storage = storage
         self._most_metadata_bytes = most_metadata_bytes
@@ -65,7 +66,7 @@ class CheckedFileIO(FileIO):
         return self._by_entry[key]
 
 
-def open_file_io(location: str, storage: StorageSettings, most_metadata_bytes: int | None = None) -> CheckedFileIO:
+def open_file_io(location: str, storage: StorageSettings, most_metadata_bytes: int | None) -> CheckedFileIO:
     """Return what opens the files of a table that lies there; those of a table in a bucket are in buckets."""
     found = CheckedFileIO(storage.beside(location), most_metadata_bytes)
     found.check(location)

@@ -112,7 +112,7 @@ class PositionDeletesStager:
     def __init__(self, target: IcebergTarget, key: EpochKey, label: str, storage: StorageSettings) -> None:
         self._folder = f"{target.data_location.rstrip('/')}/{STAGED_FOLDER_PREFIX}{key.uid}"
         self._label = f"{key.epoch}-{label}"
-        self._io = open_file_io(target.data_location, storage)
+        self._io = open_file_io(target.data_location, storage, most_metadata_bytes=None)
 
     @property
     def arrow_schema(self) -> pa.Schema:

@@ -131,7 +131,7 @@ class _Plan:
     def __init__(self, table: PinnedIceberg, condition: Condition | None, storage: StorageSettings) -> None:
         self._table = table
         self._schema = Schema.model_validate_json(table.table_schema_json)
-        self._io = open_file_io(table.metadata_location, storage)
+        self._io = open_file_io(table.metadata_location, storage, most_metadata_bytes=None)
         self._expression: BooleanExpression = AlwaysTrue()
         if condition is not None:
             arrow = plain_schema(schema_to_pyarrow(self._schema, include_field_ids=False))

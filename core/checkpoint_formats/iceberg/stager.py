@@ -102,7 +102,7 @@ class IcebergStager:
         self._order = SortOrder.model_validate_json(target.sort_order_json) if target.sort_order_json is not None else None
         self._properties = write_properties.parse(dict(target.write_properties), self._schema, self._order)
         self._arrow_schema: pa.Schema = schema_to_pyarrow(self._schema, include_field_ids=True)
-        self._io = open_file_io(target.data_location, storage)
+        self._io = open_file_io(target.data_location, storage, most_metadata_bytes=None)
         self._statistics = FileStatistics(self._schema, self._properties.metrics)
         self._partition_types = [value_type(partition, self._schema) for partition in self._spec.fields]
         self._row_group_bytes = min(self._properties.row_group_bytes or _ROW_GROUP_BYTES, _BUFFERED_BYTES, target_bytes)

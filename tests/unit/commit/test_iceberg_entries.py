@@ -136,7 +136,7 @@ def as_pyiceberg_writes_it(file: IcebergFile, metadata: TableMetadata) -> bytes:
 
 
 def version_of(metadata: TableMetadata) -> TableVersion:
-    return TableVersion("db.rows", metadata, None, open_file_io(metadata.location, Settings()), Settings())
+    return TableVersion("db.rows", metadata, None, open_file_io(metadata.location, Settings(), None), Settings())
 
 
 def manifests_of(folder: Path, metadata: TableMetadata, files: list[IcebergFile]) -> list[ManifestFile]:

@@ -101,7 +101,11 @@ def test_what_lance_would_read_as_another_name_it_is_not_given(name: str) -> Non
 def test_what_pyiceberg_would_read_as_another_name_it_does_not_open(name: str) -> None:
     storage = StorageSettings(storage=(StorageEntry(prefix="s3://b/", credentials="anonymous"),))
 
-    for open_file in (CheckedFileIO(storage).new_input, CheckedFileIO(storage).new_output, CheckedFileIO(storage).delete):
+    for open_file in (
+        CheckedFileIO(storage, None).new_input,
+        CheckedFileIO(storage, None).new_output,
+        CheckedFileIO(storage, None).delete,
+    ):
         with pytest.raises(NeedsChange, match="lead elsewhere") as refused:
             open_file(f"s3://b/{name}")
         assert refused.value.reason == reasons.TABLE_UNSUPPORTED

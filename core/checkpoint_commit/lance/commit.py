@@ -91,7 +91,7 @@ def commit(table: LanceTable, ledger: Ledger, results: Results, pause: Callable[
 
 def block_commit(table: LanceTable, ledger: Ledger, pause: Callable[[float], None] = time.sleep) -> BlockOutcome:
     """See to it that nothing of a claimed epoch lands any more: see `BlockStrategy`."""
-    return commit_loop.run(_Block(ledger, table), pause)
+    return commit_loop.run(Block(ledger, table), pause)
 
 
 @dataclass(slots=True)
@@ -208,7 +208,7 @@ class FenceFirst(Fence):
 
 
 @dataclass(slots=True)
-class _Block(commit_loop.BlockStrategy[LanceState]):
+class Block(commit_loop.BlockStrategy[LanceState]):
     """A fence that carries the key."""
 
     noun: ClassVar[str] = "dataset"

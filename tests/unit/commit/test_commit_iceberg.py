@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,12 +23,11 @@ from checkpoint_commit.outcomes import (
 )
 from checkpoint_commit.results import Results
 from checkpoint_protocol import reasons, writes
-from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import ClaimRecord, IcebergBase
 from tests.support.records import DIGEST, ICEBERG, KEY, appended, iceberg_file, ledger_over
-from tests.support.stores import LosesAnswers, MemoryStore
+from tests.support.stores import MemoryStore
 from tests.support.tables import FakeIceberg, Fault, down
 
 FILES = (iceberg_file("a.parquet"), iceberg_file("b.parquet"))
@@ -113,25 +112,6 @@ def test_a_commit_that_is_in_the_table_is_found_before_any_claim() -> None:
     assert len(world.swaps()) == 1
 
 
-def test_committing_again_after_a_crash_before_the_mark_changes_nothing() -> None:
-    world = World()
-    world.commit()
-
-    assert world.commit() == Committed("the-table", OURS, by_us=False)
-    world.assert_once()
-
-
-def test_the_next_epoch_is_committed_although_the_property_holds_this_one() -> None:
-    world = World()
-    world.commit()
-    second = EpochKey(KEY.uid, 2)
-
-    outcome = iceberg.commit(world.table, Ledger(world.store, second), RESULTS)
-
-    assert outcome == Committed("the-table", second.snapshot_id, by_us=True)
-    assert len(world.table.commits_of(second)) == 1
-
-
 # --- refused, unknown, late -----------------------------------------------------------------------------------------------
 
 
@@ -146,16 +126,6 @@ def test_a_stranger_who_was_first_refuses_the_swap_and_the_next_one_is_based_on_
     world.assert_once()
 
 
-@pytest.mark.parametrize("fault", ["lost", "misreported"])
-def test_a_swap_that_landed_without_a_believable_answer_is_found_and_not_repeated(fault: Fault) -> None:
-    world = with_history()
-
-    assert world.commit(fault) == Committed("the-table", OURS, by_us=False)
-
-    assert len(world.swaps()) == 1
-    world.assert_once()
-
-
 def test_a_swap_that_never_arrived_is_sent_again_after_a_look() -> None:
     world = with_history()
 
@@ -163,44 +133,6 @@ def test_a_swap_that_never_arrived_is_sent_again_after_a_look() -> None:
 
     assert world.table.log == ["load", "incompatibility", "swap on 2", "load", "incompatibility", "swap on 2"]
     world.assert_once()
-
-
-def test_a_late_swap_of_a_dead_committer_is_refused_after_ours() -> None:
-    world = with_history()
-    world.commit(*["late"] + ["dropped"] * 20)  # type: ignore[arg-type]
-    world.commit()
-
-    world.table.land_late()
-    world.assert_once()
-
-
-def test_a_late_swap_that_lands_just_before_ours_refuses_ours_and_is_found() -> None:
-    world = with_history()
-    world.commit(*["late"] + ["dropped"] * 20)  # type: ignore[arg-type]
-
-    def land_once() -> None:
-        world.table.before_request = lambda: None
-        world.table.land_late()
-
-    world.table.before_request = land_once
-
-    assert world.commit() == Committed("the-table", OURS, by_us=False)
-    world.assert_once()
-
-
-def test_a_table_that_never_answers_ends_as_try_later_after_bounded_waiting() -> None:
-    world = with_history()
-
-    outcome = world.commit(*["dropped"] * 100)  # type: ignore[arg-type]
-
-    assert isinstance(outcome, TryLater)
-    assert outcome.reason == reasons.COMMIT_CONTENDED
-    assert "the request was lost" in outcome.message
-    assert len(world.swaps()) == len(world.pauses) == 12
-    assert world.pauses == sorted(world.pauses)
-    assert max(world.pauses) <= 5.0
-    assert sum(world.pauses) < 60.0
-    assert world.pauses[1] == 2 * world.pauses[0]
 
 
 def test_a_table_that_is_always_moved_by_others_ends_as_try_later_and_goes_on_the_next_time() -> None:
@@ -212,19 +144,6 @@ def test_a_table_that_is_always_moved_by_others_ends_as_try_later_and_goes_on_th
 
 
 # --- other committers -----------------------------------------------------------------------------------------------------
-
-
-def test_a_committer_that_died_after_its_claim_is_taken_over_and_its_claim_stands() -> None:
-    world = with_history()
-    world.claim(1)
-
-    assert world.commit() == Committed("the-table", OURS, by_us=True)
-
-    claim = world.ledger().commits.read_claim(0)
-    assert claim is not None
-    assert claim.base == IcebergBase(table_uuid="the-table", snapshot_id=1)
-    assert world.ledger().commits.list_claims() == [0]
-    world.assert_once()
 
 
 def test_another_committer_between_our_look_and_our_swap_is_found_and_only_one_copy_lands() -> None:
@@ -242,26 +161,7 @@ def test_another_committer_between_our_look_and_our_swap_is_found_and_only_one_c
     world.assert_once()
 
 
-def test_the_answer_to_our_claim_is_lost_and_nothing_is_sent_to_the_table() -> None:
-    world = with_history()
-    world.store = LosesAnswers(world.store)
-
-    assert isinstance(world.commit(), TryLater)
-    assert world.swaps() == []
-    assert world.commit() == Committed("the-table", OURS, by_us=True)
-    world.assert_once()
-
-
 # --- incompatibilities --------------------------------------------------------------------------------------------------
-
-
-def test_an_incompatibility_is_rejected_before_any_claim() -> None:
-    world = with_history()
-    world.table.incompatibility = Rejected(reasons.SCHEMA_CHANGED, "the column 'a' was dropped")
-
-    assert world.commit() == Rejected(reasons.SCHEMA_CHANGED, "the column 'a' was dropped")
-    assert world.swaps() == []
-    assert world.ledger().commits.read_claim(0) is None
 
 
 def test_an_incompatibility_that_comes_with_a_strangers_commit_is_seen_before_the_next_swap() -> None:
@@ -274,39 +174,6 @@ def test_an_incompatibility_that_comes_with_a_strangers_commit_is_seen_before_th
 
     assert world.commit("stranger") == Rejected(reasons.SCHEMA_CHANGED, "dropped")
     assert len(world.swaps()) == 1
-
-
-def test_an_incompatibility_does_not_hide_that_the_commit_is_in_the_table() -> None:
-    world = World()
-    world.commit()
-    world.table.incompatibility = Rejected(reasons.STAGED_FILE_MISSING, "compacted away since")
-
-    assert world.commit() == Committed("the-table", OURS, by_us=False)
-
-
-def test_no_table_is_rejected_by_its_name_before_any_claim() -> None:
-    world = World(FakeIceberg(exists=False))
-
-    outcome = world.commit()
-
-    assert isinstance(outcome, Rejected)
-    assert outcome.reason == reasons.TABLE_MISSING
-    assert "db.rows" in outcome.message
-    assert world.ledger().commits.read_claim(0) is None
-
-
-def test_a_table_that_vanishes_between_two_swaps_is_rejected() -> None:
-    world = with_history()
-
-    def vanish() -> None:
-        world.table.exists = False
-
-    world.table.before_request = vanish
-
-    outcome = world.commit("dropped")
-
-    assert isinstance(outcome, Rejected)
-    assert outcome.reason == reasons.TABLE_MISSING
 
 
 # --- history that is gone -------------------------------------------------------------------------------------------------
@@ -326,41 +193,6 @@ def test_a_key_in_the_tables_property_is_found_after_its_snapshot_has_expired() 
 
     assert world.commit() == Committed("the-table", OURS, by_us=False)
     world.assert_once()
-
-
-def test_a_staged_file_in_the_table_is_evidence_where_property_and_history_are_gone() -> None:
-    world = landed_and_forgotten()
-    world.table.properties.clear()
-
-    assert isinstance(outcome := world.commit(), Committed)
-    assert not outcome.by_us
-    world.assert_once()
-
-
-def test_without_any_evidence_the_outcome_is_unknown_and_nothing_is_sent() -> None:
-    world = landed_and_forgotten()
-    world.table.properties.clear()
-    rewritten = tuple(snapshot for snapshot in world.table.history if snapshot.key is None)
-    world.table.history = list(rewritten)
-    world.table.expire_all_but_the_head()
-
-    outcome = world.commit()
-
-    assert isinstance(outcome, Unknown)
-    assert str(KEY) in outcome.message
-    assert "check whether the rows are there" in outcome.message
-    assert len(world.swaps()) == 1
-
-
-def test_lost_evidence_is_unknown_although_the_staged_files_are_gone_too() -> None:
-    """Committed, compacted, expired, vacuumed: to say "start a new write" would double the rows."""
-    world = landed_and_forgotten()
-    world.table.properties.clear()
-    world.table.history = [snapshot for snapshot in world.table.history if snapshot.key is None]
-    world.table.expire_all_but_the_head()
-    world.table.incompatibility = Rejected(reasons.STAGED_FILE_MISSING, "its rows are lost: start a new write")
-
-    assert isinstance(world.commit(), Unknown)
 
 
 def test_history_that_reaches_the_base_is_knowledge_although_older_snapshots_have_expired() -> None:
@@ -504,28 +336,6 @@ def test_a_look_that_is_older_than_another_committers_claim_is_not_judged_by_it(
     assert world.commit() == Committed("the-table", OURS, by_us=not has_landed)
 
 
-def test_an_unseen_commit_is_unknown_also_to_a_committer_of_a_deleted_write() -> None:
-    """'Nothing of it is in the table' would not be known."""
-    world = with_history()
-    world.claim(1)
-    world.table.expire_all_but_the_head()
-    writes.put_deleted(world.store, KEY.uid)
-
-    assert isinstance(world.commit(), Unknown)
-    assert world.swaps() == []
-
-
-def test_that_a_write_was_deleted_goes_before_what_cannot_be_compared() -> None:
-    world = with_history()
-    writes.put_deleted(world.store, KEY.uid)
-    world.table.incompatibility = NeedsChange(reasons.TABLE_UNSUPPORTED, "format version 3")
-
-    outcome = world.commit()
-
-    assert isinstance(outcome, Rejected)
-    assert outcome.reason == reasons.WRITE_DELETED
-
-
 @pytest.mark.parametrize("faults", [(), ("dropped",)])
 def test_a_catalog_that_does_not_answer_is_tried_later(faults: tuple[Fault, ...]) -> None:
     world = with_history()
@@ -534,58 +344,6 @@ def test_a_catalog_that_does_not_answer_is_tried_later(faults: tuple[Fault, ...]
     assert world.commit(*faults) == TryLater(reasons.CATALOG_UNAVAILABLE, "no answer")
     assert len(world.swaps()) == len(faults)
     assert world.commit() == Committed("the-table", OURS, by_us=True)
-
-
-def test_refused_credentials_are_for_a_person() -> None:
-    world = with_history()
-    world.table.errors = deque([NeedsChange(reasons.CREDENTIALS_REFUSED, "refused")])
-
-    assert world.commit() == Rejected(reasons.CREDENTIALS_REFUSED, "refused")
-
-
-def test_an_unreadable_claim_is_corrupt_and_is_not_tried_again() -> None:
-    world = with_history()
-    world.store.put_if_absent(world.ledger().at.claim(0), b"garbage")
-
-    with pytest.raises(Corrupt, match=r"claim-0\.json"):
-        world.commit()
-    assert world.swaps() == []
-
-
-class Died(BaseException):
-    """The committer dies here."""
-
-
-def die() -> None:
-    raise Died
-
-
-@pytest.mark.parametrize("fault", ["", "lost", "late"])
-def test_a_committer_that_died_at_its_swap_is_taken_over_and_one_copy_lands(fault: Fault) -> None:
-    world = with_history()
-    faults: Sequence[Fault] = [fault]
-    with pytest.raises(Died):
-        iceberg.commit(DiesAfterItsSwap(world.table, faults), world.ledger(), RESULTS, world.pauses.append)
-
-    assert isinstance(world.commit(), Committed)
-    while world.table._late:
-        world.table.land_late()
-    world.assert_once()
-
-
-class DiesAfterItsSwap:
-    """The port of a committer that does not live to see the answer."""
-
-    def __init__(self, table: FakeIceberg, faults: Sequence[Fault]) -> None:
-        self._table = table
-        table.faults = deque(faults)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._table, name)
-
-    def swap(self, *arguments: Any) -> Any:
-        self._table.swap(*arguments)
-        die()
 
 
 # --- deletion -------------------------------------------------------------------------------------------------------------
@@ -609,32 +367,6 @@ def claimed() -> World:
     world = with_history()
     world.claim(2)
     return world
-
-
-def test_a_committer_of_a_deleted_write_claims_and_sends_nothing() -> None:
-    world = with_history()
-    delete(world)
-
-    assert isinstance(outcome := world.commit(), Rejected)
-    assert outcome.reason == reasons.WRITE_DELETED
-    assert world.swaps() == []
-    assert world.ledger().commits.read_claim(0) is not None, "it asks after its claim stands, or deletion could miss it"
-
-
-def test_a_deletion_between_two_swaps_is_seen_before_the_second() -> None:
-    world = with_history()
-    world.table.before_request = lambda: delete(world)
-
-    assert isinstance(outcome := world.commit("dropped"), Rejected)
-    assert outcome.reason == reasons.WRITE_DELETED
-    assert len(world.swaps()) == 1
-
-
-def test_a_deletion_does_not_hide_that_the_commit_is_in_the_table() -> None:
-    world = with_history()
-    world.table.before_request = lambda: delete(world)
-
-    assert world.commit("lost") == Committed("the-table", OURS, by_us=False)
 
 
 def test_a_claimed_epoch_is_buried_by_one_snapshot_without_files() -> None:
@@ -672,77 +404,6 @@ def test_a_tombstone_is_known_by_its_property_after_its_snapshot_has_expired() -
     assert outcome.reason == reasons.WRITE_DELETED
 
 
-def test_a_swap_that_was_on_its_way_is_refused_after_the_tombstone() -> None:
-    world = with_history()
-    world.commit(*["late"] + ["dropped"] * 20)  # type: ignore[arg-type]
-
-    assert block_commit(world) == CommitBlocked("the-table")
-
-    assert isinstance(world.table.land_late(), Refused)
-    assert world.table.commits_of(KEY) == []
-
-
-def test_a_swap_that_lands_just_before_the_tombstone_is_found() -> None:
-    world = with_history()
-    world.commit(*["late"] + ["dropped"] * 20)  # type: ignore[arg-type]
-
-    def land_once() -> None:
-        world.table.before_request = lambda: None
-        world.table.land_late()
-
-    world.table.before_request = land_once
-
-    assert block_commit(world) == Committed("the-table", OURS, by_us=False)
-    assert world.table.tombstones_of(KEY) == []
-    world.assert_once()
-
-
-def test_what_is_committed_is_found_and_not_buried() -> None:
-    world = with_history()
-    world.commit()
-
-    assert block_commit(world) == Committed("the-table", OURS, by_us=False)
-    assert burials(world) == []
-
-
-@pytest.mark.parametrize(
-    ("fault", "requests"),
-    [
-        ("lost", ["block_commit on 2"]),
-        ("misreported", ["block_commit on 2"]),
-        ("dropped", ["block_commit on 2", "block_commit on 2"]),
-        ("stranger", ["block_commit on 2", "block_commit on 3"]),
-    ],
-)
-def test_a_tombstone_without_a_believable_answer_is_looked_for_before_the_next(fault: Fault, requests: list[str]) -> None:
-    world = claimed()
-
-    assert block_commit(world, fault) == CommitBlocked("the-table")
-
-    assert burials(world) == requests
-    assert world.table.log.count("load") == 2
-    assert len(world.table.tombstones_of(KEY)) == 1
-
-
-def test_a_table_that_never_answers_a_burial_ends_as_try_later_after_bounded_waiting() -> None:
-    world = claimed()
-
-    outcome = block_commit(world, *["dropped"] * 100)  # type: ignore[arg-type]
-
-    assert isinstance(outcome, TryLater)
-    assert outcome.reason == reasons.COMMIT_CONTENDED
-    assert len(burials(world)) == len(world.pauses) == 12
-    assert sum(world.pauses) < 60.0
-
-
-def test_where_there_is_no_table_nothing_can_land_and_no_table_is_named() -> None:
-    world = claimed()
-    world.table.exists = False
-
-    assert block_commit(world) == CommitBlocked(None)
-    assert burials(world) == []
-
-
 def test_in_a_table_that_was_made_again_the_tombstone_is_put_and_the_claimed_table_is_not_named() -> None:
     """The claimed table may come back, with the commit in it."""
     world = claimed()
@@ -756,24 +417,5 @@ def test_in_a_table_that_was_made_again_the_tombstone_is_put_and_the_claimed_tab
     assert len(burials(world)) == 1
 
 
-def test_without_evidence_a_burial_is_unknown_and_nothing_is_sent() -> None:
-    world = claimed()
-    world.table.append_as_stranger()
-    world.table.expire_all_but_the_head()
-
-    assert isinstance(outcome := block_commit(world), Unknown)
-    assert str(KEY) in outcome.message
-    assert burials(world) == []
-
-
 def test_a_commit_whose_snapshot_has_expired_is_found_by_the_burial() -> None:
     assert block_commit(landed_and_forgotten()) == Committed("the-table", OURS, by_us=False)
-
-
-def test_a_catalog_that_does_not_answer_a_burial_is_tried_later_and_one_that_refuses_is_for_a_person() -> None:
-    world = claimed()
-    world.table.errors = deque([down(), NeedsChange(reasons.CREDENTIALS_REFUSED, "refused")])
-
-    assert block_commit(world) == TryLater(reasons.CATALOG_UNAVAILABLE, "no answer")
-    assert block_commit(world) == Rejected(reasons.CREDENTIALS_REFUSED, "refused")
-    assert burials(world) == []

@@ -18,16 +18,14 @@ from checkpoint_commit.outcomes import (
     Refused,
     Rejected,
     TryLater,
-    Unknown,
 )
 from checkpoint_commit.results import Results
 from checkpoint_protocol import reasons, writes
-from checkpoint_protocol.errors import Corrupt, NeedsChange
-from checkpoint_protocol.identity import EpochKey, new_token
+from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import ClaimRecord, LanceBase
 from tests.support.records import DIGEST, KEY, LANCE, TOKEN, appended, lance_fragment, ledger_over
-from tests.support.stores import LosesAnswers, MemoryStore, Wrapped
+from tests.support.stores import Wrapped
 from tests.support.tables import FakeLance, FakeVersion, Fault, down
 
 FILES = (lance_fragment("a.lance"), lance_fragment("b.lance"))
@@ -114,26 +112,6 @@ def test_an_append_of_a_stranger_does_not_disturb_ours() -> None:
     world.assert_once()
 
 
-def test_an_incompatibility_is_rejected_before_any_claim() -> None:
-    world = with_history()
-    world.table.incompatibility = Rejected(reasons.SCHEMA_CHANGED, "dropped")
-
-    assert world.commit() == Rejected(reasons.SCHEMA_CHANGED, "dropped")
-    assert world.ledger().commits.list_claims() == []
-    assert world.requests() == []
-
-
-def test_no_dataset_is_rejected_by_its_name_before_any_claim() -> None:
-    world = World(FakeLance(exists=False))
-
-    outcome = world.commit()
-
-    assert isinstance(outcome, Rejected)
-    assert outcome.reason == reasons.TABLE_MISSING
-    assert LANCE.uri in outcome.message
-    assert world.ledger().commits.list_claims() == []
-
-
 def test_a_dataset_that_was_made_again_is_rejected_before_any_claim() -> None:
     world = World(FakeLance(identity="f" * 32))
 
@@ -164,16 +142,6 @@ def test_where_a_claim_exists_a_fence_comes_before_the_append_which_is_based_on_
         "schema of 5",
     ]
     world.assert_once()
-
-
-def test_a_commit_that_is_in_the_dataset_is_found_and_nothing_is_sent() -> None:
-    world = with_history()
-    world.commit()
-    sent = world.requests()
-
-    assert world.commit() == Committed(TOKEN, 4, by_us=False)
-    assert world.requests() == sent
-    assert world.ledger().commits.list_claims() == [0]
 
 
 def test_each_takeover_puts_the_next_claim() -> None:
@@ -239,15 +207,6 @@ def test_an_append_that_lands_between_look_and_fence_refuses_the_fence_and_is_fo
 # --- refused, unknown, late -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", ["lost", "misreported"])
-def test_an_append_that_landed_without_a_believable_answer_is_found_and_not_repeated(fault: Fault) -> None:
-    world = with_history()
-
-    assert world.commit(fault) == Committed(TOKEN, 4, by_us=False)
-    assert world.requests() == ["append on 3"]
-    world.assert_once()
-
-
 def test_an_append_that_may_be_on_its_way_is_fenced_before_the_next() -> None:
     world = with_history()
 
@@ -302,20 +261,6 @@ def test_a_takeovers_append_whose_answer_was_lost_is_found() -> None:
     world.assert_once()
 
 
-def test_a_dataset_that_never_answers_ends_as_try_later_after_bounded_waiting() -> None:
-    world = with_history()
-
-    outcome = world.commit(*["dropped"] * 100)  # type: ignore[arg-type]
-
-    assert isinstance(outcome, TryLater)
-    assert outcome.reason == reasons.COMMIT_CONTENDED
-    assert "the request was lost" in outcome.message
-    assert len(world.requests()) == 12
-    assert max(world.pauses) <= 5.0
-    assert sum(world.pauses) < 60.0
-    assert world.pauses[1] == 2 * world.pauses[0]
-
-
 def test_a_dataset_that_refuses_again_and_again_is_for_a_person_and_gets_one_version_a_look() -> None:
     world = with_history()
     refused: list[Fault] = ["", "dropped"] * 12
@@ -345,54 +290,7 @@ def test_all_late_appends_of_a_committer_that_gave_up_leave_one_copy() -> None:
     world.assert_once()
 
 
-def test_the_answer_to_our_claim_is_lost_and_the_next_committer_fences() -> None:
-    world = with_history()
-    inner = world.store
-    world.store = LosesAnswers(inner)
-
-    assert isinstance(world.commit(), TryLater)
-    assert world.requests() == []
-    assert world.commit() == Committed(TOKEN, 5, by_us=True)
-    world.assert_once()
-
-
 # --- history that is gone, datasets that are gone -------------------------------------------------------------------------
-
-
-def landed_and_forgotten() -> World:
-    world = with_history()
-    world.commit()
-    world.table.append_as_stranger()
-    world.table.clean_all_but_the_latest()
-    return world
-
-
-def test_a_staged_file_in_the_dataset_is_evidence_where_its_versions_were_cleaned_up() -> None:
-    world = landed_and_forgotten()
-
-    assert world.commit() == Committed(TOKEN, 5, by_us=False)
-    assert len(world.requests()) == 1
-
-
-def test_without_any_evidence_the_outcome_is_unknown_and_nothing_is_sent() -> None:
-    world = landed_and_forgotten()
-    world.table.versions = [version for version in world.table.versions if version.key is None]
-    world.table.append_as_stranger()
-    world.table.clean_all_but_the_latest()
-
-    outcome = world.commit()
-
-    assert isinstance(outcome, Unknown)
-    assert str(KEY) in outcome.message
-    assert len(world.requests()) == 1
-
-
-def test_lost_evidence_is_unknown_although_the_staged_files_are_gone_too() -> None:
-    world = landed_and_forgotten()
-    world.table.versions = [FakeLance().versions[0]] * 5
-    world.table.incompatibility = Rejected(reasons.STAGED_FILE_MISSING, "its rows are lost: start a new write")
-
-    assert isinstance(world.commit(), Unknown)
 
 
 def test_versions_that_were_cleaned_up_before_the_base_do_not_matter() -> None:
@@ -401,13 +299,6 @@ def test_versions_that_were_cleaned_up_before_the_base_do_not_matter() -> None:
     world.table.cleaned = 3
 
     assert world.commit() == Committed(TOKEN, 6, by_us=True)
-
-
-def test_versions_that_were_cleaned_up_before_any_claim_do_not_matter() -> None:
-    world = with_history(3)
-    world.table.clean_all_but_the_latest()
-
-    assert world.commit() == Committed(TOKEN, 5, by_us=True)
 
 
 def test_a_dataset_that_was_made_again_after_the_claim_is_rejected_and_not_unknown() -> None:
@@ -423,17 +314,6 @@ def test_a_dataset_that_was_made_again_after_the_claim_is_rejected_and_not_unkno
     assert world.requests() == []
 
 
-def test_a_dataset_that_vanishes_after_the_claim_is_rejected() -> None:
-    world = with_history()
-    world.claim(3)
-    world.table.exists = False
-
-    outcome = world.commit()
-
-    assert isinstance(outcome, Rejected)
-    assert outcome.reason == reasons.TABLE_MISSING
-
-
 def test_an_incompatibility_that_comes_between_two_tries_is_seen_before_the_next_append() -> None:
     world = with_history()
     world.claim(3)
@@ -445,14 +325,6 @@ def test_an_incompatibility_that_comes_between_two_tries_is_seen_before_the_next
 
     assert world.commit() == Rejected(reasons.SCHEMA_CHANGED, "dropped")
     assert world.requests() == ["fence on 3"]
-
-
-def test_an_incompatibility_does_not_hide_that_the_commit_is_in_the_dataset() -> None:
-    world = with_history()
-    world.commit()
-    world.table.incompatibility = Rejected(reasons.STAGED_FILE_MISSING, "compacted away since")
-
-    assert world.commit() == Committed(TOKEN, 4, by_us=False)
 
 
 def test_a_column_that_was_retyped_between_look_and_append_is_told_by_the_committer_that_landed() -> None:
@@ -501,15 +373,6 @@ def test_a_column_that_was_retyped_after_the_commit_does_not_matter() -> None:
 # --- errors of the ports ---------------------------------------------------------------------------------------------------
 
 
-def test_a_store_that_does_not_answer_before_the_claim_is_tried_later_and_claims_nothing() -> None:
-    world = with_history()
-    world.table.errors = deque([down()])
-
-    assert isinstance(world.commit(), TryLater)
-    assert world.ledger().commits.list_claims() == []
-    assert world.commit() == Committed(TOKEN, 4, by_us=True)
-
-
 def test_a_store_that_does_not_answer_after_the_fence_is_tried_later_and_nothing_is_appended() -> None:
     world = with_history()
     world.claim(3)
@@ -517,79 +380,6 @@ def test_a_store_that_does_not_answer_after_the_fence_is_tried_later_and_nothing
 
     assert isinstance(world.commit(), TryLater)
     assert world.requests() == ["fence on 3"]
-    assert isinstance(world.commit(), Committed)
-    world.assert_once()
-
-
-def test_refused_credentials_are_for_a_person() -> None:
-    world = with_history()
-    world.table.errors = deque([NeedsChange(reasons.CREDENTIALS_REFUSED, "refused")])
-
-    assert world.commit() == Rejected(reasons.CREDENTIALS_REFUSED, "refused")
-
-
-def test_an_unreadable_claim_is_corrupt_and_is_not_tried_again() -> None:
-    world = with_history()
-    world.store.put_if_absent(world.ledger().at.claim(0), b"garbage")
-
-    with pytest.raises(Corrupt, match=r"claim-0\.json"):
-        world.commit()
-    assert world.requests() == []
-
-
-def test_the_next_epoch_of_the_write_is_not_taken_for_this_one() -> None:
-    world = with_history()
-    world.commit()
-    second = EpochKey(KEY.uid, 2)
-    world.table.before_request = lambda: None
-
-    outcome = lance.commit(world.table, Ledger(MemoryStore(), second), RESULTS)
-
-    assert outcome == Committed(TOKEN, 5, by_us=True)
-    assert len(world.table.commits_of(second)) == 1
-
-
-class Died(BaseException):
-    """The committer dies here."""
-
-
-class DiesAt:
-    """The port of a committer that does not live to see the answer to its n-th request."""
-
-    def __init__(self, table: FakeLance, number: int, faults: Sequence[Fault]) -> None:
-        self._table = table
-        self._left = number
-        table.faults = deque(faults)
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._table, name)
-        if name not in ("append", "fence"):
-            return found
-
-        def request(*arguments: Any) -> Any:
-            answer = found(*arguments)
-            self._left -= 1
-            if self._left < 0:
-                raise Died
-            return answer
-
-        return request
-
-
-@pytest.mark.parametrize("number", [0, 1, 2])
-@pytest.mark.parametrize("fault", ["", "lost", "late", "dropped"])
-@pytest.mark.parametrize("first", ["dropped", "late"])
-def test_a_committer_that_died_at_any_request_is_taken_over_and_one_copy_lands(number: int, fault: Fault, first: Fault) -> None:
-    world = with_history()
-    faults: list[Fault] = ["", "", ""]
-    faults[0] = first
-    faults[number] = fault if number else first
-    with pytest.raises(Died):
-        lance.commit(DiesAt(world.table, number, faults), world.ledger(), RESULTS, world.pauses.append)
-
-    assert isinstance(world.commit(), Committed)
-    while world.table._late:
-        world.table.land_late()
     assert isinstance(world.commit(), Committed)
     world.assert_once()
 
@@ -617,16 +407,6 @@ def claimed() -> World:
     return world
 
 
-def test_the_first_committer_of_a_deleted_write_claims_and_sends_nothing() -> None:
-    world = with_history()
-    delete(world)
-
-    assert isinstance(outcome := world.commit(), Rejected)
-    assert outcome.reason == reasons.WRITE_DELETED
-    assert world.requests() == []
-    assert world.ledger().commits.list_claims() == [0], "it asks after its claim stands, or deletion could miss it"
-
-
 def test_a_takeover_of_a_deleted_write_neither_claims_nor_fences() -> None:
     world = claimed()
     delete(world)
@@ -635,22 +415,6 @@ def test_a_takeover_of_a_deleted_write_neither_claims_nor_fences() -> None:
     assert outcome.reason == reasons.WRITE_DELETED
     assert world.requests() == []
     assert world.ledger().commits.list_claims() == [0]
-
-
-def test_a_deletion_after_the_first_append_is_seen_before_the_takeover_fences() -> None:
-    world = with_history()
-    world.table.before_request = lambda: delete(world)
-
-    assert isinstance(outcome := world.commit("dropped"), Rejected)
-    assert outcome.reason == reasons.WRITE_DELETED
-    assert world.requests() == ["append on 3"]
-
-
-def test_a_deletion_does_not_hide_that_the_commit_is_in_the_dataset() -> None:
-    world = with_history()
-    world.table.before_request = lambda: delete(world)
-
-    assert world.commit("lost") == Committed(TOKEN, 4, by_us=False)
 
 
 def test_a_claimed_epoch_is_buried_by_one_fence_that_carries_the_key() -> None:
@@ -664,16 +428,6 @@ def test_a_claimed_epoch_is_buried_by_one_fence_that_carries_the_key() -> None:
     assert len(world.table.tombstones_of(KEY)) == 1
     assert block_commit(world) == CommitBlocked(TOKEN), "and is found by whoever blocks again"
     assert len(burials(world)) == 1
-
-
-def test_a_committer_that_finds_a_tombstone_is_told_so_and_never_that_it_has_committed() -> None:
-    world = claimed()
-    block_commit(world)
-
-    assert isinstance(outcome := world.commit(), Rejected)
-    assert outcome.reason == reasons.WRITE_DELETED
-    assert world.requests() == ["block_commit on 3"]
-    assert world.table.commits_of(KEY) == []
 
 
 def test_all_late_appends_and_fences_are_refused_after_the_tombstone() -> None:
@@ -716,51 +470,6 @@ def test_an_append_that_is_in_the_dataset_goes_before_a_tombstone_that_landed_af
     assert isinstance(world.commit(), Committed)
 
 
-def test_what_is_committed_is_found_and_not_buried() -> None:
-    world = with_history()
-    world.commit()
-
-    assert block_commit(world) == Committed(TOKEN, 4, by_us=False)
-    assert burials(world) == []
-
-
-@pytest.mark.parametrize(
-    ("fault", "requests"),
-    [
-        ("lost", ["block_commit on 3"]),
-        ("misreported", ["block_commit on 3"]),
-        ("dropped", ["block_commit on 3", "block_commit on 3"]),
-        ("stranger", ["block_commit on 3", "block_commit on 4"]),
-    ],
-)
-def test_a_tombstone_without_a_believable_answer_is_looked_for_before_the_next(fault: Fault, requests: list[str]) -> None:
-    world = claimed()
-
-    assert block_commit(world, fault) == CommitBlocked(TOKEN)
-
-    assert burials(world) == requests
-    assert len(world.table.tombstones_of(KEY)) == 1
-
-
-def test_a_dataset_that_never_answers_a_burial_ends_as_try_later_after_bounded_waiting() -> None:
-    world = claimed()
-
-    outcome = block_commit(world, *["dropped"] * 100)  # type: ignore[arg-type]
-
-    assert isinstance(outcome, TryLater)
-    assert outcome.reason == reasons.COMMIT_CONTENDED
-    assert len(burials(world)) == len(world.pauses) == 12
-    assert sum(world.pauses) < 60.0
-
-
-def test_where_there_is_no_dataset_nothing_can_land_and_none_is_named() -> None:
-    world = claimed()
-    world.table.exists = False
-
-    assert block_commit(world) == CommitBlocked(None)
-    assert burials(world) == []
-
-
 def test_in_a_dataset_that_was_made_again_one_tombstone_is_put_and_the_claimed_one_is_not_named() -> None:
     """Its versions count from 1 again, so that the claim's version means nothing there."""
     world = World(FakeLance(identity="f" * 32))
@@ -769,26 +478,6 @@ def test_in_a_dataset_that_was_made_again_one_tombstone_is_put_and_the_claimed_o
     assert block_commit(world) == CommitBlocked(None)
     assert block_commit(world) == CommitBlocked(None)
     assert len(burials(world)) == len(world.table.tombstones_of(KEY)) == 1
-
-
-def test_without_evidence_a_burial_is_unknown_and_nothing_is_sent() -> None:
-    world = claimed()
-    world.table.append_as_stranger()
-    world.table.append_as_stranger()
-    world.table.clean_all_but_the_latest()
-
-    assert isinstance(outcome := block_commit(world), Unknown)
-    assert str(KEY) in outcome.message
-    assert burials(world) == []
-
-
-def test_a_store_that_does_not_answer_a_burial_is_tried_later_and_one_that_refuses_is_for_a_person() -> None:
-    world = claimed()
-    world.table.errors = deque([down(), NeedsChange(reasons.CREDENTIALS_REFUSED, "refused")])
-
-    assert block_commit(world) == TryLater(reasons.CATALOG_UNAVAILABLE, "no answer")
-    assert block_commit(world) == Rejected(reasons.CREDENTIALS_REFUSED, "refused")
-    assert burials(world) == []
 
 
 class ClaimedMeanwhile(FakeLance):

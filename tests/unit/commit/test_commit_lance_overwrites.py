@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,16 +10,15 @@ import pytest
 
 from checkpoint_commit.changes import StagedChange
 from checkpoint_commit.lance import commit as lance
-from checkpoint_commit.outcomes import CommitBlocked, CommitOutcome, Committed, Refused, Rejected, TryLater, Unknown
+from checkpoint_commit.outcomes import CommitOutcome, Committed, Refused, Rejected
 from checkpoint_commit.results import Results
-from checkpoint_protocol import reasons, writes
-from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import ClaimRecord, LanceBase, OverwriteAll, OverwriteWhere
 from tests.support.records import DIGEST, KEY, LANCE, TOKEN, lance_fragment, ledger_over
-from tests.support.stores import LosesAnswers, MemoryStore, Wrapped
-from tests.support.tables import FakeLance, FakeVersion, Fault, down
+from tests.support.stores import MemoryStore
+from tests.support.tables import FakeLance, FakeVersion, Fault
 
 BASE = LanceBase(identity=TOKEN, at_version=1)
 CHANGE = StagedChange(OverwriteAll(base=BASE), (lance_fragment("a.lance"), lance_fragment("b.lance")))
@@ -56,10 +54,6 @@ class World:
         base = LanceBase(identity=TOKEN, at_version=at_version)
         self.ledger().commits.put_claim(ClaimRecord(token=new_token(), index=0, base=base))
 
-    def land_what_is_late(self) -> None:
-        while self.table._late:
-            self.table.land_late()
-
     def requests(self) -> list[str]:
         return [entry for entry in self.table.log if " on " in entry]
 
@@ -94,33 +88,6 @@ def test_rows_of_a_stranger_in_between_refuse_the_request_and_the_dataset_is_loo
     world.assert_once()
 
 
-def test_an_incompatibility_is_rejected_before_any_claim(world: World) -> None:
-    world.table.incompatibility = Rejected(reasons.TABLE_WRITTEN_MEANWHILE, "others")
-
-    assert world.commit() == Rejected(reasons.TABLE_WRITTEN_MEANWHILE, "others")
-    assert world.ledger().commits.list_claims() == []
-    assert world.requests() == []
-
-
-def test_an_incompatibility_that_comes_after_a_refused_request_is_rejected(world: World) -> None:
-    def spoil() -> None:
-        world.table.incompatibility = Rejected(reasons.TABLE_WRITTEN_MEANWHILE, "others")
-
-    world.table.before_request = spoil
-
-    assert world.commit("stranger") == Rejected(reasons.TABLE_WRITTEN_MEANWHILE, "others")
-    assert world.requests() == ["swap on 3"]
-
-
-def test_no_dataset_is_rejected_by_its_name_before_any_claim() -> None:
-    world = World(FakeLance(exists=False))
-
-    assert isinstance(outcome := world.commit(), Rejected)
-    assert outcome.reason == reasons.TABLE_MISSING
-    assert LANCE.uri in outcome.message
-    assert world.ledger().commits.list_claims() == []
-
-
 @pytest.mark.parametrize("identity", ["f" * 32, None])
 def test_a_dataset_that_was_made_again_is_rejected(identity: str | None) -> None:
     world = World(FakeLance(identity=identity))
@@ -135,13 +102,6 @@ def test_a_dataset_that_was_made_again_is_rejected(identity: str | None) -> None
 
 
 # --- several committers ---------------------------------------------------------------------------------------------------
-
-
-def test_a_commit_that_is_in_the_dataset_is_found_and_nothing_is_sent(world: World) -> None:
-    world.commit()
-
-    assert world.commit() == Committed(TOKEN, 4, by_us=False)
-    assert world.requests() == ["swap on 3"]
 
 
 def test_a_committer_that_finds_a_claim_looks_at_all_that_came_after_its_base(world: World) -> None:
@@ -169,83 +129,7 @@ def test_a_commit_that_another_makes_before_we_know_the_latest_version_to_load_i
     assert world.commit() == Committed(TOKEN, 4, by_us=False)
 
 
-def test_the_loser_of_the_race_for_the_claim_looks_again_before_it_asks(world: World) -> None:
-    class LetsTheOtherCommit(Wrapped):
-        def put_if_absent(self, path: str, data: bytes) -> bool:
-            if path.endswith("claim-0.json") and not world.table.commits_of(KEY):
-                World(world.table, world.store.inner).commit()
-            return super().put_if_absent(path, data)
-
-    world.store = LetsTheOtherCommit(world.store)
-
-    assert world.commit() == Committed(TOKEN, 4, by_us=False)
-    assert world.requests() == ["swap on 3"]
-    world.assert_once()
-
-
-def test_the_files_are_there_already_is_no_incompatibility_if_somebody_has_claimed_since(world: World) -> None:
-    other = World(world.table, world.store)
-
-    class CommittedMeanwhile(FakeLance):
-        def find_incompatibility(self, *arguments: Any) -> Rejected | None:
-            if not self.commits_of(KEY):
-                world.table = self
-                FakeLance.swap(self, 3, KEY, CHANGE)
-                other.claim()
-            return Rejected(reasons.STAGED_RESULT_REFUSED, "there already")
-
-    world.table = CommittedMeanwhile(versions=world.table.versions)
-
-    assert world.commit() == Committed(TOKEN, 4, by_us=False)
-
-
 # --- refused, unknown, late -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("fault", ["lost", "misreported"])
-def test_a_request_that_landed_without_a_believable_answer_is_found_and_not_repeated(world: World, fault: Fault) -> None:
-    assert world.commit(fault) == Committed(TOKEN, 4, by_us=False)
-    assert world.requests() == ["swap on 3"]
-    world.assert_once()
-
-
-@pytest.mark.parametrize("fault", ["dropped", "late"])
-def test_a_request_that_may_be_on_its_way_is_asked_again_on_the_same_version_and_one_lands(world: World, fault: Fault) -> None:
-    assert world.commit(fault) == Committed(TOKEN, 4, by_us=True)
-
-    while world.table._late:
-        assert isinstance(world.table.land_late(), Refused)
-    world.assert_once()
-
-
-def test_a_late_request_that_lands_before_the_next_committers_refuses_that_one_and_is_found(world: World) -> None:
-    world.commit(*LATE)
-    world.table.before_request = world.land_what_is_late
-
-    assert world.commit() == Committed(TOKEN, 4, by_us=False)
-    while world.table._late:
-        world.table.land_late()
-    world.assert_once()
-
-
-def test_a_dataset_that_never_answers_ends_as_try_later_after_bounded_waiting(world: World) -> None:
-    outcome = world.commit(*["dropped"] * 100)  # type: ignore[arg-type]
-
-    assert isinstance(outcome, TryLater)
-    assert outcome.reason == reasons.COMMIT_CONTENDED
-    assert "the request was lost" in outcome.message
-    assert len(world.requests()) == 12
-    assert max(world.pauses) <= 5.0
-    assert world.pauses[1] == 2 * world.pauses[0]
-
-
-def test_the_answer_to_our_claim_is_lost_and_the_next_committer_asks(world: World) -> None:
-    world.store = LosesAnswers(world.store)
-
-    assert isinstance(world.commit(), TryLater)
-    assert world.requests() == []
-    assert world.commit() == Committed(TOKEN, 4, by_us=True)
-    world.assert_once()
 
 
 class BelowTheLatest(FakeLance):
@@ -267,80 +151,6 @@ def test_a_request_that_landed_and_is_not_in_the_dataset_is_asked_again() -> Non
 
     assert world.commit() == Committed(TOKEN, 5, by_us=True)
     assert world.requests() == ["swap on 3", "swap on 4"]
-
-
-# --- what can no longer be seen -------------------------------------------------------------------------------------------
-
-
-def test_a_staged_file_in_the_dataset_is_evidence_where_its_versions_were_cleaned_up(world: World) -> None:
-    world.commit()
-    world.table.append_as_stranger()
-    world.table.clean_all_but_the_latest()
-    world.table.incompatibility = Rejected(reasons.STAGED_RESULT_REFUSED, "there already")
-
-    assert world.commit() == Committed(TOKEN, 5, by_us=False)
-    assert world.requests() == ["swap on 3"]
-
-
-def test_without_any_evidence_the_outcome_is_unknown_and_nothing_is_sent(world: World) -> None:
-    world.claim()
-    world.table.append_as_stranger()
-    world.table.append_as_stranger()
-    world.table.clean_all_but_the_latest()
-    world.table.incompatibility = Rejected(reasons.STAGED_FILE_MISSING, "its rows are lost: start a new write")
-
-    assert isinstance(outcome := world.commit(), Unknown)
-    assert str(KEY) in outcome.message
-    assert world.requests() == []
-
-
-def test_refused_credentials_are_for_a_person_and_no_answer_is_for_later(world: World) -> None:
-    world.table.errors = deque([NeedsChange(reasons.CREDENTIALS_REFUSED, "refused"), down()])
-
-    assert world.commit() == Rejected(reasons.CREDENTIALS_REFUSED, "refused")
-    assert isinstance(world.commit(), TryLater)
-    assert world.commit() == Committed(TOKEN, 4, by_us=True)
-
-
-# --- crashes --------------------------------------------------------------------------------------------------------------
-
-
-class Died(BaseException):
-    """The committer dies here."""
-
-
-class DiesAfter(FakeLance):
-    """The dataset as the committer has it that does not live to see the answer to its n-th request."""
-
-    left: int = 0
-
-    def swap(self, read_version: int, key: Any, change: Any) -> Any:
-        answer = super().swap(read_version, key, change)
-        self.left -= 1
-        if self.left < 0:
-            raise Died
-        return answer
-
-
-@pytest.mark.parametrize("number", [0, 1, 2])
-@pytest.mark.parametrize("fault", ["", "lost", "late", "dropped", "stranger"])
-@pytest.mark.parametrize("before", ["dropped", "late"])
-def test_a_committer_that_died_at_any_request_is_followed_by_one_that_makes_it_one_copy(
-    number: int, fault: Fault, before: Fault
-) -> None:
-    table = DiesAfter()
-    world = World(table)
-    table.left = number
-    faults: Sequence[Fault] = [*[before] * number, fault]
-    with pytest.raises(Died):
-        world.commit(*faults)
-    table.left = 100
-
-    assert isinstance(world.commit(), Committed)
-    while table._late:
-        table.land_late()
-    assert isinstance(world.commit(), Committed)
-    world.assert_once()
 
 
 # --- an overwrite of a part: by claims and fences, as an append -------------------------------------------------------------
@@ -393,47 +203,3 @@ def test_an_update_is_made_anew_on_the_fence_after_what_refused_it(world: World)
     assert commit_part(world) == Committed(TOKEN, 6, by_us=True)
     assert world.requests() == ["update on 3", "fence on 4", "update on 5"]
     world.assert_once()
-
-
-# --- deletion -------------------------------------------------------------------------------------------------------------
-
-
-def delete(world: World) -> None:
-    writes.put_deleted(world.store, KEY.uid)
-
-
-def test_a_committer_of_a_deleted_write_claims_and_sends_nothing(world: World) -> None:
-    delete(world)
-
-    assert isinstance(outcome := world.commit(), Rejected)
-    assert outcome.reason == reasons.WRITE_DELETED
-    assert world.requests() == []
-    assert world.ledger().commits.list_claims() == [0], "it asks after its claim stands, or deletion could miss it"
-
-
-def test_a_deletion_after_the_first_request_is_seen_before_the_next(world: World) -> None:
-    world.table.before_request = lambda: delete(world)
-
-    assert isinstance(outcome := world.commit("dropped"), Rejected)
-    assert outcome.reason == reasons.WRITE_DELETED
-    assert world.requests() == ["swap on 3"]
-
-
-def test_late_requests_are_refused_after_the_tombstone_which_the_next_committer_finds(world: World) -> None:
-    world.commit(*LATE)
-
-    assert lance.block_commit(world.table, world.ledger(), world.pauses.append) == CommitBlocked(TOKEN)
-
-    while world.table._late:
-        assert isinstance(world.table.land_late(), Refused)
-    assert isinstance(outcome := world.commit(), Rejected)
-    assert outcome.reason == reasons.WRITE_DELETED
-    assert world.table.commits_of(KEY) == []
-
-
-def test_a_late_request_that_lands_before_the_tombstone_is_found_by_the_deletion(world: World) -> None:
-    world.commit(*LATE)
-    world.table.before_request = world.land_what_is_late
-
-    assert lance.block_commit(world.table, world.ledger(), world.pauses.append) == Committed(TOKEN, 4, by_us=False)
-    assert world.table.tombstones_of(KEY) == []

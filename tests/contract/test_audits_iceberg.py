@@ -598,7 +598,10 @@ def test_history_that_no_longer_reaches_back_matters_only_once_a_commit_was_trie
     assert world.rows() == [1, 2, 5, 6]
 
 
-def test_an_outcome_is_unknown_where_the_table_no_longer_reaches_back_to_where_a_commit_was_tried(world: World) -> None:
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_an_outcome_is_unknown_where_the_table_no_longer_reaches_back_to_where_a_commit_was_tried(
+    world: World, is_dropped: bool
+) -> None:
     results = world.staged(2)
     world.staged_and_passed(results)
     with pytest.raises(Died):
@@ -610,6 +613,8 @@ def test_an_outcome_is_unknown_where_the_table_no_longer_reaches_back_to_where_a
     parent = world.head().parent_snapshot_id
     assert parent is not None
     world.expire(parent)
+    if is_dropped:
+        world.drop_branch()
 
     outcome = world.commit(results)
 

@@ -15,8 +15,10 @@ from checkpoint_commit.outcomes import (
     CommitBlocked,
     CommitOutcome,
     Committed,
+    Landed,
     Refused,
     Rejected,
+    RequestOutcome,
     TryLater,
 )
 from checkpoint_commit.results import Results
@@ -204,6 +206,29 @@ def test_an_append_that_lands_between_look_and_fence_refuses_the_fence_and_is_fo
     world.assert_once()
 
 
+class FencesAnyhow(FakeLance):
+    """A fence lands also where an append came after what it is based on."""
+
+    def fence(self, read_version: int) -> RequestOutcome:
+        self.before_request()
+        self.versions.append(FakeVersion("fence"))
+        return Landed(len(self.versions))
+
+
+def test_an_append_that_landed_before_a_fence_is_found_behind_it() -> None:
+    world = World(FencesAnyhow())
+    world.claim(1)
+
+    def land() -> None:
+        world.table.before_request = lambda: None
+        world.table.append(1, KEY, appended(FILES))
+
+    world.table.before_request = land
+
+    assert world.commit() == Committed(TOKEN, 2, by_us=False)
+    world.assert_once()
+
+
 # --- refused, unknown, late -----------------------------------------------------------------------------------------------
 
 
@@ -305,6 +330,8 @@ def test_a_dataset_that_was_made_again_after_the_claim_is_rejected_and_not_unkno
     world = with_history()
     world.claim(3)
     world.table.identity = "f" * 32
+    world.table.append_as_stranger()
+    world.table.append_as_stranger()
     world.table.clean_all_but_the_latest()
 
     outcome = world.commit()

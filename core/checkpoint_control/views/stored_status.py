@@ -12,8 +12,10 @@ from dataclasses import replace
 from pydantic import Field
 
 from checkpoint_commit.outcomes import Presence
+from checkpoint_control.decision.actions import Stall
+from checkpoint_control.decision.observation import Observation
 from checkpoint_control.decision.phases import MEANINGS, Phase, phase_of
-from checkpoint_control.decision.rules import too_many_failed
+from checkpoint_control.decision.rules import stop_over_the_limit_of_row_errors
 from checkpoint_control.decision.triggers import next_epoch
 from checkpoint_control.pipelines.decisions import named, title_of
 from checkpoint_control.pipelines.shown import ShownStage
@@ -160,27 +162,32 @@ def _at_work(manifest: CheckpointedWrite, epoch: ShownEpoch) -> ShownEpoch:
 def _over_the_limit(store: ObjectStore, uid: str, manifest: CheckpointedWrite, epoch: ShownEpoch) -> ShownFailure | None:
     """Return why rows that are all sealed are not committed, if more of them failed than the manifest allows by now.
 
-    No attempt has failed by that, so that none tells it. See `stop_over_the_limit_of_row_errors`.
+    No attempt has failed by that, so that none tells it: the rule of a round does.
     """
-    rows, last = epoch.sealed.rows_quarantined, epoch.attempts[-1]
-    if not rows or not last.complete or epoch.claims:
-        return None
-    ledger = Ledger(store, EpochKey(uid, epoch.epoch))
+    ledger, last = Ledger(store, EpochKey(uid, epoch.epoch)), epoch.attempts[-1]
     try:
         launch = ledger.attempts.read_launch(last.attempt)
         since = launch.input_since if launch is not None else 1
-        counted = [
+        attempts = tuple(
             replace(observed(one), rows_quarantined=one.sealed.rows_quarantined, counted=one.counted, input_since=since)
             for one in epoch.attempts
-            if one.attempt in (*last.counted, last.attempt)
-        ]
-        limit = limit_of(Tallies(ledger), manifest.spec, counted)
+        )
+        seen = Observation(
+            epoch=epoch.epoch,
+            attempts=attempts,
+            code_digest="",
+            on_code_change=manifest.spec.on_code_change,
+            backoff_limit=manifest.spec.backoff_limit,
+            progress_deadline_s=manifest.spec.progress_deadline_s,
+            row_errors=limit_of(Tallies(ledger), manifest.spec, attempts),
+            is_claimed=bool(epoch.claims),
+        )
+        decided = stop_over_the_limit_of_row_errors(seen)
     except CheckpointError:
         return None  # a run says which record it cannot read
-    if limit is None or rows <= limit.most_rows:
+    if decided is None or not isinstance(stall := decided[-1], Stall):
         return None
-    message = too_many_failed(rows, limit, is_complete=True)
-    return ShownFailure(attempt=last.attempt, family="NeedsChange", reason=reasons.TOO_MANY_ROW_ERRORS, message=message)
+    return ShownFailure(attempt=last.attempt, family="NeedsChange", reason=stall.reason, message=stall.message)
 
 
 def _has_ended(attempt: ShownAttempt) -> bool:

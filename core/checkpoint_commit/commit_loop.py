@@ -1,6 +1,6 @@
 """The loop of every commit, whatever the format: look, claim, and one request at a time.
 
-    read the claim                                      none = nothing was ever sent to the table
+    read the claim, where the look goes by it           none = nothing was ever sent to the table
     loop, bounded:
         load the table: is the key there?               yes: committed (or a tombstone: the write was deleted)
         can all that came after the claim be seen?      no: a staged file in the table is evidence, or nobody knows
@@ -109,6 +109,10 @@ class Strategy(ABC, Generic[_State, _End]):
     def read_claim(self) -> ClaimRecord | None:
         return self.ledger.commits.read_claim(0)
 
+    def claim_to_look_by(self) -> ClaimRecord | None:
+        """Return the claim that the first look goes by. None too where the look shows all: then putting ours tells of one."""
+        return self.read_claim()
+
     def put_claim(self, base: Base) -> tuple[ClaimRecord, bool]:
         """Put the claim unless one is there. Return the one that stands, and whether it is ours."""
         ours = ClaimRecord(token=new_token(), index=0, base=base)
@@ -178,7 +182,7 @@ def outcome_of(do: Callable[[], _End]) -> _End | Rejected | TryLater:
 
 
 def _run(strategy: Strategy[_State, _End], pause: Callable[[float], None]) -> _End | Rejected | TryLater:
-    claim, said = strategy.read_claim(), f"the {strategy.noun} kept moving"
+    claim, said = strategy.claim_to_look_by(), f"the {strategy.noun} kept moving"
     for number in range(ROUNDS):
         state = strategy.load(claim)
         if state is None:

@@ -141,6 +141,9 @@ class Swap(commit_loop.CommitStrategy[IcebergState]):
     def read_claim(self) -> ClaimRecord | None:
         return read_claim_of_commit(self.ledger)
 
+    def claim_to_look_by(self) -> None:
+        return None  # the whole history is loaded in any case
+
     def put_claim(self, base: Base) -> tuple[ClaimRecord, bool]:
         for index in (0, 1):  # the claim of an audit allows no commit
             ours = ClaimRecord(token=new_token(), index=index, base=base)

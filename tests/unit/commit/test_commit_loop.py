@@ -530,8 +530,8 @@ PLANTED: Final[dict[str, tuple[str, str]]] = {
     "a claim since the look is not asked for": ("(claim := strategy.read_claim()) is not None", "False"),
     "nobody asks whether the write was deleted": ("if strategy.is_deleted():", "if False:"),
     "it is asked whether the write was deleted before the claim": (
-        "    claim, said = strategy.read_claim()",
-        "    if strategy.is_deleted():\n        return deleted(strategy)\n    claim, said = strategy.read_claim()",
+        "    claim, said = strategy.claim_to_look_by()",
+        "    if strategy.is_deleted():\n        return deleted(strategy)\n    claim, said = strategy.claim_to_look_by()",
     ),
     "what does not fit is sent": (
         "if problem is not None:\n                return problem",

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from checkpoint_commit.changes import Change
+from checkpoint_commit.iceberg.changes.merges import SeenMerges
 from checkpoint_commit.iceberg.commit import IcebergState
 from checkpoint_commit.iceberg.table import PyicebergTable
 from checkpoint_commit.outcomes import Landed, RequestOutcome, Unanswered
@@ -21,6 +22,7 @@ from checkpoint_control.loop.reconcile import Reconciler
 from checkpoint_control.writes.deletion import Deleted, delete_write
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from tests.support.iceberg_upserts import WAYS, Row, World, rows_of, stages_of, step_until, those
 from tests.support.places import IcebergPlace, on_disk
@@ -61,6 +63,19 @@ class LateTable(PyicebergTable):
         meanwhile()
         self.answer = super().swap(state, key, change)
         return Unanswered("no answer") if self.is_sent else self.answer
+
+
+class TableAfterALook(PyicebergTable):
+    """The table as a committer has it for whom `meanwhile` happens between its look for merges that are done and its commit."""
+
+    meanwhile: Callable[[], None] | None
+
+    def see_merges(self, state: IcebergState, ledger: Ledger) -> SeenMerges:
+        seen = super().see_merges(state, ledger)
+        if seen.unread is None and self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        return seen
 
 
 def late(manifest: CheckpointedWrite, world: World, meanwhile: Callable[[], None], *, is_sent: bool = False) -> Reconciler:
@@ -127,6 +142,22 @@ def test_what_others_do_while_a_committer_pauses_before_its_request_is_matched_t
     assert len(world.place.keys()) == (2 if what == "an upsert of another" else 1)
     landed_at_once = what == "an expiry"
     assert isinstance(table_of(committer).answer, Landed) == landed_at_once
+
+
+def test_a_row_that_others_delete_between_the_look_for_merges_and_the_commit_does_not_come_back(world: World) -> None:
+    theirs: list[Row] = []
+
+    def meanwhile() -> None:
+        delete_first_row(world.place)
+        theirs.extend(world.rows())
+
+    committer = reconciler_for(ours(world), world.place)
+    table_of(committer).__class__ = TableAfterALook
+    table_of(committer).meanwhile = meanwhile
+
+    assert isinstance(drive(committer).outcome, Finish)
+
+    assert world.rows() == expected(theirs)
 
 
 @pytest.mark.parametrize("then", ["nothing more", "an append with keys of ours", "a compaction", "an expiry"])

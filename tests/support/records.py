@@ -135,7 +135,7 @@ def launch(
     )
 
 
-def end_epoch(ledger: Ledger, orders: LaunchRecord | None = None, was_deleted: bool = False) -> None:
+def end_epoch(ledger: Ledger, orders: LaunchRecord | None = None, was_deleted: bool = False, offsets: str | None = None) -> None:
     """Record that an epoch has ended: with the commit of what its first attempt has read, or by a deletion."""
     ledger.attempts.put_launch(orders or launch())
     ledger.commits.put_commit(
@@ -151,6 +151,7 @@ def end_epoch(ledger: Ledger, orders: LaunchRecord | None = None, was_deleted: b
             attempts=1,
             code_digests=(),
             was_deleted=was_deleted,
+            offsets=offsets,
         )
     )
 

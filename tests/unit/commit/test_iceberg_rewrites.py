@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.manifest import DataFile, ManifestEntry
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField
 
 from checkpoint_commit.iceberg.changes.append import OwnFiles
 from checkpoint_commit.iceberg.changes.merges import done_merges, stage_name
-from checkpoint_commit.iceberg.changes.rewrites import Rewritten, find_problem, rewritten_in
+from checkpoint_commit.iceberg.changes.rewrites import Rewritten, _applies, find_problem, rewritten_in
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import new_token
@@ -94,6 +97,22 @@ def test_files_that_are_not_surely_the_merges_own_are_refused(files: tuple[Icebe
 
     assert (problem is None) == (said is None)
     assert said is None or (problem is not None and said in problem.message)
+
+
+@pytest.mark.parametrize(
+    ("number", "spec_id", "value", "applies"),
+    [(5, 1, 7, True), (4, 1, 7, False), (5, 1, 8, False), (5, 2, 7, False), (5, 0, None, True)],
+    ids=["later", "of the same snapshot", "of another partition", "of another spec", "of all partitions"],
+)
+def test_equality_deletes_apply_to_earlier_files_of_their_partition(
+    number: int, spec_id: int, value: object, applies: bool
+) -> None:
+    by_id = [PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"), spec_id=each) for each in (1, 2)]
+    metadata = METADATA.model_copy(update={"partition_specs": [UNPARTITIONED_PARTITION_SPEC, *by_id]})
+    file, deletes = DataFile.from_args(partition=Record(7)), DataFile.from_args(partition=Record(value))
+    file.spec_id, deletes.spec_id = 1, spec_id
+
+    assert _applies(ManifestEntry.from_args(sequence_number=number, data_file=deletes), 4, file, metadata) is applies
 
 
 @pytest.mark.parametrize("rewrites", [False, True])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -12,11 +14,13 @@ from checkpoint_protocol import writes
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sources.source import Source
 from checkpoint_protocol.places.settings import Settings
-from checkpoint_protocol.records import ClaimRecord, CommitRecord, IcebergBase
+from checkpoint_protocol.records import ClaimRecord, CommitRecord, IcebergBase, IcebergFile, IcebergTarget
 from checkpoint_protocol.store.layout import EpochLayout
-from tests.support.records import DIGEST, KEY, TOKEN, input_of, launch, plan, seal
+from checkpoint_protocol.store.object_store import ObjectStore
+from tests.support.records import DIGEST, ICEBERG, KEY, TOKEN, end_epoch, iceberg_file, input_of, launch, ledger_over, plan, seal
 from tests.support.sources import source_of
 from tests.support.stores import MemoryStore
+from tests.unit.protocol.test_epoch_index import Counting
 
 AT = EpochLayout(KEY)
 LATER = datetime.datetime(2027, 1, 1, tzinfo=datetime.UTC)
@@ -27,16 +31,24 @@ def staged(store: MemoryStore) -> list[str]:
     return sorted(path for path in store.objects if path.startswith("staged/"))
 
 
-def begun(store: MemoryStore, source: Source | None = None) -> Ledger:
-    """Stage an attempt of one task, with keys, quarantined rows and progress, and close it."""
+def staged_at(path: str) -> IcebergFile:
+    return iceberg_file().model_copy(update={"path": path})
+
+
+def begun(store: ObjectStore, source: Source | None = None, target: IcebergTarget = ICEBERG) -> Ledger:
+    """Stage an attempt of one task, with keys, quarantined rows and progress, and close it; and one that takes it over."""
     ledger = Ledger(store, KEY)
-    ledger.attempts.put_launch(launch().model_copy(update={"source": source} if source is not None else {}))
+    orders = launch(target=target).model_copy(update={"source": source} if source is not None else {})
+    ledger.attempts.put_launch(orders)
     ledger.inputs.put_input(input_of())
     ledger.plans.put_plan(plan([(0, 0, 1)]))
-    ledger.seals.put_seal(seal(0, 0, [(0, 0, 1)], last=True))
+    files = [staged_at(f"{target.data_location}/cw-{KEY.uid}/1-1-0-0.parquet")]
+    ledger.seals.put_seal(seal(0, 0, [(0, 0, 1)], last=True, files=files))
     for path in (AT.keys_object(1, 0, TOKEN), AT.quarantine(1, TOKEN), AT.progress(1), AT.memo(1, 0, 0, TOKEN)):
         store.put_if_absent(path, b"{}")
     ledger.chains.close(1)
+    ledger.attempts.put_launch(orders.model_copy(update={"attempt": 2, "counted": (1,)}))
+    ledger.chains.close(2)
     return ledger
 
 
@@ -51,7 +63,7 @@ def commit(ledger: Ledger, rows_quarantined: int = 0, *, was_deleted: bool = Fal
             rows_read=1,
             rows_written=1,
             files=0,
-            attempts=1,
+            attempts=2,
             code_digests=(DIGEST,),
             rows_quarantined=rows_quarantined,
             was_deleted=was_deleted,
@@ -59,8 +71,8 @@ def commit(ledger: Ledger, rows_quarantined: int = 0, *, was_deleted: bool = Fal
     )
 
 
-def clean(store: MemoryStore) -> CleanedEpoch | KeptEpoch:
-    (done,) = Cleaner(store, Settings(), LATER).clean(KEY.uid)
+def clean(store: ObjectStore, before: datetime.datetime = LATER) -> CleanedEpoch | KeptEpoch:
+    (done,) = Cleaner(store, Settings(), before).clean(KEY.uid)
     return done
 
 
@@ -84,13 +96,61 @@ def test_what_later_epochs_read_stays_and_all_else_goes(source: Source | None, q
     assert done.objects == before - len(left)
 
 
+def test_that_an_epoch_is_cleaned_is_noted_before_anything_goes_and_its_seals_go_last() -> None:
+    store = Counting(MemoryStore())
+    commit(begun(store))
+    store.put_if_absent(f"{AT.staged}/1/what-sorts-after-seals", b"")
+    store.requests.clear()
+
+    clean(store)
+
+    effects = [request for request in store.requests if not request.startswith(("get", "list"))]
+    assert (effects[0], effects[-1]) == (f"put {AT.cleaned}", f"delete {AT.seal(1, 0, 0)}")
+
+
+def test_an_epoch_that_has_ended_at_the_very_time_before_which_epochs_go_is_kept() -> None:
+    store = MemoryStore()
+    commit(begun(store))
+
+    assert isinstance(clean(store, store.now), KeptEpoch)
+
+
+def test_data_files_go_that_are_old_and_no_counted_seal_of_the_epoch_or_a_stage_names_and_none_once_seals_are_gone(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / f"cw-{KEY.uid}"
+    folder.mkdir()
+    named, of_stage, abandoned, young = (folder / f"1-1-0-{number}.parquet" for number in range(4))
+    for path in (named, of_stage, abandoned, young):
+        path.touch()
+    os.utime(young, (LATER.timestamp(), LATER.timestamp()))
+    store = MemoryStore()
+    commit(begun(store, target=ICEBERG.model_copy(update={"data_location": str(tmp_path)})))
+    stage = ledger_over(store, key=KEY.of_stage("merge-7"))
+    stage.plans.put_plan(plan([(0, 0, 1)]))
+    stage.seals.put_seal(seal(0, 0, [(0, 0, 1)], last=True, files=[staged_at(str(of_stage))]))
+    stage.chains.close(1)
+    end_epoch(stage)
+
+    for removed in (1, 0):
+        done = clean(store)
+        assert isinstance(done, CleanedEpoch)
+        assert done.data_files == removed
+        assert sorted(folder.iterdir()) == [named, of_stage, young]
+
+
 def claim(ledger: Ledger) -> None:
     ledger.commits.put_claim(ClaimRecord(token=TOKEN, index=0, base=IcebergBase(table_uuid="t", snapshot_id=None)))
 
 
-def test_of_an_epoch_that_was_claimed_and_deleted_nothing_goes_before_its_deletion_has_ended() -> None:
+def test_of_an_epoch_that_was_claimed_and_deleted_nothing_goes_before_its_deletion_has_ended(
+    tmp_path: Path,
+) -> None:
     store = MemoryStore()
-    claim(begun(store))
+    claim(begun(store, target=ICEBERG.model_copy(update={"data_location": str(tmp_path)})))
+    data_file = tmp_path / f"cw-{KEY.uid}" / "1-1-0-1.parquet"
+    data_file.parent.mkdir()
+    data_file.touch()
     writes.put_deleted(store, KEY.uid)
     before = staged(store)
 
@@ -102,6 +162,7 @@ def test_of_an_epoch_that_was_claimed_and_deleted_nothing_goes_before_its_deleti
 
     commit(Ledger(store, KEY), was_deleted=True)
     assert isinstance(clean(store), CleanedEpoch), "it went on, and has ended"
+    assert data_file.exists(), "its commit may be in a table that comes back"
 
 
 @pytest.mark.parametrize(
@@ -123,17 +184,17 @@ def test_what_zombies_have_staged_of_a_deleted_epoch_goes_as_a_whole(end: Callab
 def test_an_epoch_whose_records_are_not_whole_is_kept_and_the_record_is_named() -> None:
     store = MemoryStore()
     commit(begun(store))
-    taken = store.objects.pop(AT.launch(1))
+    taken = store.objects.pop(AT.launch(2))
     before = staged(store)
 
     kept = clean(store)
 
     assert isinstance(kept, KeptEpoch)
     assert kept.problem == "RecordUnreadable"
-    assert AT.launch(1) in kept.why
+    assert AT.launch(2) in kept.why
     assert staged(store) == before
 
-    store.objects[AT.launch(1)] = taken
+    store.objects[AT.launch(2)] = taken
     assert isinstance(clean(store), CleanedEpoch), "restored"
 
 

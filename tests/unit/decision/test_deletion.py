@@ -325,6 +325,17 @@ def test_the_note_is_put_before_any_claim_or_mark_is_asked_for() -> None:
     assert f"get {Ledger(world.store, KEY).at.claim(0)}" in world.store.calls
 
 
+def test_of_an_epoch_after_a_committed_one_the_note_is_put_before_its_claim_is_asked_for() -> None:
+    world = World(store=Logged())
+    world.commit_an_epoch()
+    world.begin(SECOND)
+
+    world.retain()
+
+    at = Ledger(world.store, SECOND).at
+    assert world.store.calls.index(f"put {at.deleted}") < world.store.calls.index(f"get {at.claim(0)}")
+
+
 def test_seals_are_removed_after_the_files_that_they_name() -> None:
     world = World(store=Logged())
     world.begin()
@@ -663,6 +674,7 @@ def test_a_write_whose_last_epoch_is_committed_is_left_as_it_is() -> None:
     before = world.paths()
 
     assert world.retain() == Deleted((1,), 0, 0)
+    keep_from_landing(world.store, KEY.uid, retain=True)
 
     assert world.paths() == before
 
@@ -747,7 +759,7 @@ def test_a_retained_write_that_is_forgotten_later_leaves_nothing_staged() -> Non
     world.begin(SECOND)
     world.retain()
 
-    assert isinstance(world.delete(), Deleted)
+    assert world.delete() == Deleted((1,), 0, 2)
 
     assert world.staged == set()
 

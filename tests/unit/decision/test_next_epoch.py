@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from checkpoint_commit.sinks.registry import open_sink
 from checkpoint_control.decision.actions import Finish, OpenEpoch, RecordAttempt
 from checkpoint_control.decision.observation import DriverObservation, DriverState
@@ -16,7 +18,7 @@ from checkpoint_protocol.manifest.spec import parse_manifest
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import LaunchRecord
 from tests.support.manifests import manifest
-from tests.support.records import input_of, plan
+from tests.support.records import DIGEST, input_of, plan
 from tests.support.stores import MemoryStore
 
 UID = "ab" * 16
@@ -38,14 +40,14 @@ class SealingDrivers:
     def start(self, key: EpochKey, launch: LaunchRecord) -> None:
         ledger = Ledger(self.store, key)
         ledger.inputs.put_input(input_of())
-        ledger.plans.put_plan(plan(attempt=launch.attempt))
+        ledger.plans.put_plan(plan(attempt=launch.attempt).model_copy(update={"offsets": DIGEST}))
 
     def stop(self, key: EpochKey, attempt: int) -> None:
         pass
 
 
-def process(store: MemoryStore, run_nonce: str = "") -> Reconciler:
-    spec = parse_manifest(manifest(spec__sink={"none": {}}, spec__runNonce=run_nonce)).spec
+def process(store: MemoryStore, run_nonce: str = "", **more: Any) -> Reconciler:
+    spec = parse_manifest(manifest(spec__sink={"none": {}}, spec__runNonce=run_nonce, **more)).spec
     write = Write(uid=UID, spec=spec, code_digest="0" * 64)
     return Reconciler(Observer(write, store, SealingDrivers(store), open_sink(spec.sink, Settings()), LocalHost()))
 
@@ -65,6 +67,17 @@ def test_an_epoch_follows_where_the_run_nonce_is_not_that_of_the_last() -> None:
 
 def test_of_an_epoch_that_has_not_begun_or_cannot_be_read_nothing_follows() -> None:
     assert next_epoch(1, began_with=None, run_nonce="b") is None
+
+
+def test_a_micro_batch_is_committed_with_the_offsets_of_its_plan() -> None:
+    store = MemoryStore()
+    stream = process(store, spec__source={"program": {"call": "jobs:main", "stream": {}}})
+    for _ in range(10):
+        stream.step()
+
+    commit = Ledger(store, EpochKey(UID, 1)).commits.read_commit()
+    assert commit is not None
+    assert commit.offsets == DIGEST
 
 
 def test_opening_an_epoch_changes_nothing_in_the_store_and_the_next_round_begins_it() -> None:

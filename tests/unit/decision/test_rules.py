@@ -185,6 +185,11 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
         seen(closed(complete=True), commit=COMMITTED, began_with="", run_nonce="2"),
         (OpenEpoch(2, 1),),
     ),
+    "an epoch that was deleted is followed by another, which does what it was asked for": (
+        "open_the_next_epoch",
+        seen(closed(), commit=COMMITTED.model_copy(update={"was_deleted": True})),
+        (OpenEpoch(2, 1),),
+    ),
     "the next epoch is opened also while the write is suspended, which then keeps it from beginning": (
         "open_the_next_epoch",
         seen(closed(complete=True), epoch=7, commit=COMMITTED, began_with="a", run_nonce="b", is_suspended=True),

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoint_formats.kafka.cluster import Log, Topic
-from checkpoint_formats.kafka.take import Taken, bounded, ranges
+from checkpoint_formats.kafka.take import Taken, _again, bounded, ranges
+from checkpoint_formats.taking import EarlierOf
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey
@@ -31,8 +32,8 @@ def source(**more: Any) -> KafkaSource:
     return KafkaSource(bootstrap_servers=("b:1",), topics=("orders",), format="raw", **more)
 
 
-def epoch(end: int, start: int = 0, partition: int = 0, topic_id: str = ID, **more: Any) -> SourceFile:
-    where = place(partition)
+def epoch(end: int, start: int = 0, topic: str = "orders", topic_id: str = ID, **more: Any) -> SourceFile:
+    where = place(topic=topic)
     return SourceFile(path="topic", etag=topic_id, size_bytes=1, unit="rows", start=start, end=end, kafka=where, **more)
 
 
@@ -65,6 +66,15 @@ def test_the_first_epoch_begins_at_the_beginning_of_the_log_or_at_its_end() -> N
 def test_an_epoch_begins_where_the_last_one_ended_however_the_first_one_began() -> None:
     assert taken(Log(0, 30), [epoch(10)], [epoch(20, 10)], starting_offsets="Latest") == [(20, 30)]
     assert taken(Log(0, 20), [epoch(20)]) == [(20, 20)]
+
+
+def test_topics_with_the_same_partition_numbers_each_go_on_where_they_ended() -> None:
+    topics, logs = (
+        [Topic("orders", ID, 1), Topic("bills", OTHER_ID, 1)],
+        dict.fromkeys([place(), place(topic="bills")], Log(0, 30)),
+    )
+    ended = after([epoch(10), epoch(20, topic="bills", topic_id=OTHER_ID)], [])
+    assert [(one.start, one.end) for one in ranges(source(), topics, logs, **ended)] == [(10, 30), (20, 30)]
 
 
 def test_rows_that_an_epoch_took_again_do_not_say_where_it_ended() -> None:
@@ -111,13 +121,21 @@ def test_a_topic_that_is_gone_stops_the_write_or_is_passed_over_and_goes_on_wher
     with pytest.raises(NeedsChange, match="orders was deleted"):
         ranges(source(), [], {}, **after([epoch(10)]))
     assert ranges(gone, [], {}, **after([epoch(10)])) == ()
-    back = ranges(gone, [Topic("orders", ID, 1)], {place(): Log(0, 30)}, **after([epoch(10)], []))
-    assert [(one.start, one.end) for one in back] == [(10, 30)]
+    for topic_id, start in ((ID, 10), (OTHER_ID, 0)):
+        back = ranges(gone, [Topic("orders", topic_id, 1)], {place(): Log(0, 30)}, **after([epoch(10)], []))
+        assert [(one.start, one.end) for one in back] == [(start, 30)]
 
 
 def test_where_only_failed_rows_are_tried_again_nothing_new_is_taken_and_nothing_is_lost() -> None:
     found = ranges(source(), [Topic("orders", ID, 1)], {place(): Log(15, 30)}, **after([epoch(10)]), takes_new=False)
     assert [(one.start, one.end) for one in found] == [(10, 10)]
+
+
+@pytest.mark.parametrize(("topic_id", "left"), [(ID, [((5, 6), (8, 9))]), (OTHER_ID, [])])
+def test_of_rows_that_failed_those_are_tried_again_that_the_log_of_the_same_topic_still_has(topic_id: str, left: object) -> None:
+    earlier = EarlierOf(again={("topic", ID): ((3, 4), (5, 6), (8, 9))})
+    found = _again(source(on_lost="Skip"), [epoch(30, 10, topic_id=topic_id)], {place(): 5}, earlier)
+    assert [file.only for file in found] == left
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=8), st.integers(1, 120))

@@ -8,7 +8,7 @@
         no claim yet: put it, naming what was loaded    unless it does not fit: then nothing is claimed
                                                         another's claim: load again, as it may have landed since
         was the write deleted?                          yes: rejected
-        does not fit                                    rejected
+        did it not fit? what the store tells of that    rejected
         ONE request                                     refused, or no believable answer: load again
 
 The order is what makes it safe. The claim stands before the first request, and names what was loaded before it: so "no claim"
@@ -29,6 +29,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 from checkpoint_commit.changes import Change
@@ -147,7 +148,14 @@ class Strategy(ABC, Generic[_State, _End]):
 
     @abstractmethod
     def find_problem(self, state: _State) -> _End | None:
-        """Return why the request cannot be sent to that state; asked before each. What it raises is such a reason, too."""
+        """Return why the request cannot be sent to that state; asked before each. What it raises is such a reason, too.
+
+        It is asked before the claim is put, so that what is refused leaves none, and can be deleted without the table.
+        """
+
+    def find_conflict(self, state: _State) -> _End | None:
+        """As `find_problem`, where it takes requests to know: asked after the claim, beside whether the write was deleted."""
+        return None
 
     def is_deleted(self) -> bool:
         return self.ledger.commits.is_deleted()
@@ -189,7 +197,7 @@ def _run(strategy: Strategy[_State, _End], pause: Callable[[float], None]) -> _E
             return strategy.gone()
         answer: _End | RequestOutcome | None = strategy.find_end(state, claim)
         if answer is None:
-            problem = _problem_of(strategy, state)
+            problem = _problem(strategy.find_problem, state)
             is_first = False
             if claim is None and problem is None:
                 # The state from before the claim is good for the first request: a table that has moved meanwhile refuses it.
@@ -198,8 +206,12 @@ def _run(strategy: Strategy[_State, _End], pause: Callable[[float], None]) -> _E
                     continue  # another committer's, on a state that this one may not show yet; it may have landed
             elif claim is None and (claim := strategy.read_claim()) is not None:
                 continue  # "the files are there already" is no problem then
-            if strategy.is_deleted():
+            is_deleted, conflict = strategy.ledger.read_both(
+                strategy.is_deleted, partial(_problem, strategy.find_conflict, state)
+            )
+            if is_deleted:
                 return deleted(strategy)
+            problem = problem or conflict
             if isinstance(problem, CheckpointError):
                 raise problem
             if problem is not None:
@@ -216,10 +228,10 @@ def _run(strategy: Strategy[_State, _End], pause: Callable[[float], None]) -> _E
     return TryLater(reasons.COMMIT_CONTENDED, f"after {ROUNDS} tries {strategy.goal}: {said}")
 
 
-def _problem_of(strategy: Strategy[_State, _End], state: _State) -> _End | CheckpointError | None:
-    """Return what `find_problem` says or raises: that the write was deleted, or its key forgotten, goes before either."""
+def _problem(find: Callable[[_State], _End | None], state: _State) -> _End | CheckpointError | None:
+    """Return what is found or raised: that the write was deleted, or its key forgotten, goes before either."""
     try:
-        return strategy.find_problem(state)
+        return find(state)
     except CheckpointError as error:
         return error
 

@@ -61,14 +61,18 @@ class IcebergPort:
         self.loaded = (state, metadata)
         return state
 
+    def find_change(self, state: IcebergState, targets: Sequence[IcebergTarget]) -> Rejected | None:
+        metadata = self._metadata_of(state)
+        if any(layout_of_json(target.table_schema_json) != metadata.layout for target in targets):
+            return Rejected(reasons.SCHEMA_CHANGED, "a column was retyped")
+        return None
+
     def find_incompatibility(self, state: IcebergState, targets: Sequence[IcebergTarget], change: Any) -> Rejected | None:
         metadata = self._metadata_of(state)
 
         def effect(order: Order) -> Rejected | None:
             if order.fault == "down":
                 raise Retryable(reasons.STORE_UNAVAILABLE, "no answer")
-            if any(layout_of_json(target.table_schema_json) != metadata.layout for target in targets):
-                return Rejected(reasons.SCHEMA_CHANGED, "a column was retyped")
             found = change.merged.files if isinstance(change, IcebergUpsert) and change.merged is not None else ()
             for file in (*staged_files(change), *found):
                 if not self.table.files.has(file.path, file.size_bytes):

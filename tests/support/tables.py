@@ -97,6 +97,8 @@ class FakeIceberg(ScriptedTable):
     expired: int = 0
     #: Whether the branch is there. One that is not has main's history, which is this one.
     has_branch: bool = True
+    #: What only requests tell.
+    conflict: Rejected | CheckpointError | None = None
     #: Looks that were made before, as a committer has them that was slow.
     older: deque[IcebergState] = field(default_factory=deque)
 
@@ -139,11 +141,16 @@ class FakeIceberg(ScriptedTable):
             missing_branch=None if self.has_branch else "staging",
         )
 
-    def find_incompatibility(self, state: IcebergState, targets: Sequence[IcebergTarget], change: Any) -> Rejected | None:
-        self.log.append("incompatibility")
+    def find_change(self, state: IcebergState, targets: Sequence[IcebergTarget]) -> Rejected | None:
         if isinstance(self.incompatibility, CheckpointError):
             raise self.incompatibility
         return self.incompatibility
+
+    def find_incompatibility(self, state: IcebergState, targets: Sequence[IcebergTarget], change: Any) -> Rejected | None:
+        self.log.append("incompatibility")
+        if isinstance(self.conflict, CheckpointError):
+            raise self.conflict
+        return self.conflict
 
     def references_any(self, state: IcebergState, change: Any) -> bool:
         self.log.append("references")

@@ -124,6 +124,9 @@ class _StageForAudit(commit_loop.Strategy[IcebergState, CommitOutcome | Staged])
             return Rejected(reasons.AUDIT_BRANCH_TAKEN, _taken(state.audit))
         return self.commit.find_problem(state)
 
+    def find_conflict(self, state: IcebergState) -> CommitOutcome | None:
+        return self.commit.find_conflict(state)
+
     def send(self, state: IcebergState, claim: ClaimRecord, is_first: bool) -> RequestOutcome:
         return self.table.stage(state, self.key, self.commit.change)
 

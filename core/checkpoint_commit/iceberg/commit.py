@@ -101,6 +101,9 @@ class IcebergTable(Protocol):
     def load(self, key: EpochKey) -> IcebergState | None:
         """Load the table anew. None: it does not exist. Raises Retryable where the catalog does not answer."""
 
+    def find_change(self, state: IcebergState, targets: Sequence[IcebergTarget]) -> Rejected | None:
+        """Compare schema and specs of that state with those of staging; no request is sent."""
+
     def find_incompatibility(self, state: IcebergState, targets: Sequence[IcebergTarget], change: Change) -> Rejected | None:
         """Compare schema and specs of that state with those of staging, and the staged files with the store.
 
@@ -159,6 +162,9 @@ class Swap(commit_loop.CommitStrategy[IcebergState]):
         return self.table.references_any(state, self.change)
 
     def find_problem(self, state: IcebergState) -> CommitOutcome | None:
+        return self.table.find_change(state, self.targets)
+
+    def find_conflict(self, state: IcebergState) -> CommitOutcome | None:
         return self.table.find_incompatibility(state, self.targets, self.change)
 
     def send(self, state: IcebergState, claim: ClaimRecord, is_first: bool) -> RequestOutcome | CommitOutcome:

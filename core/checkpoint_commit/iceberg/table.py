@@ -275,12 +275,15 @@ class PyicebergTable:
         self._loaded = (state, table, key)
         return state
 
-    def find_incompatibility(self, state: IcebergState, targets: Sequence[IcebergTarget], change: Change) -> Rejected | None:
+    def find_change(self, state: IcebergState, targets: Sequence[IcebergTarget]) -> Rejected | None:
         table = self._table_of(state)
-        metadata = table.metadata
         self._refuse_what_it_has_become(table)
-        if (changed := find_change(metadata, targets, self.title)) is not None:
+        return find_change(table.metadata, targets, self.title)
+
+    def find_incompatibility(self, state: IcebergState, targets: Sequence[IcebergTarget], change: Change) -> Rejected | None:
+        if (changed := self.find_change(state, targets)) is not None:
             return changed
+        table = self._table_of(state)
         if (taken := self._taken_tag(table, self._key_of(state))) is not None:
             return taken
         packed = self._change_for(state, change, targets)

@@ -119,6 +119,9 @@ class _IcebergWrapper:
     def load(self, key: EpochKey) -> IcebergState | None:
         return self.inner.load(self.key_for(key))
 
+    def find_change(self, state: IcebergState, targets: Any) -> Any:
+        return self.inner.find_change(state, targets)
+
     def find_incompatibility(self, state: IcebergState, targets: Any, change: Any) -> Any:
         return self.inner.find_incompatibility(state, targets, change)
 

@@ -23,6 +23,7 @@ from checkpoint_commit.outcomes import (
 )
 from checkpoint_commit.results import Results
 from checkpoint_protocol import reasons, writes
+from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import ClaimRecord, IcebergBase
@@ -174,6 +175,30 @@ def test_an_incompatibility_that_comes_with_a_strangers_commit_is_seen_before_th
 
     assert world.commit("stranger") == Rejected(reasons.SCHEMA_CHANGED, "dropped")
     assert len(world.swaps()) == 1
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+@pytest.mark.parametrize(
+    ("conflict", "said"),
+    [
+        (Rejected(reasons.STAGED_FILE_MISSING, "a.parquet"), reasons.STAGED_FILE_MISSING),
+        (NeedsChange(reasons.TABLE_UNSUPPORTED, "format version 3"), reasons.TABLE_UNSUPPORTED),
+        (down(), reasons.CATALOG_UNAVAILABLE),
+    ],
+)
+def test_what_only_requests_tell_is_told_unless_the_write_was_deleted(
+    conflict: Rejected | CheckpointError, said: str, is_deleted: bool
+) -> None:
+    world = with_history()
+    world.table.conflict = conflict
+    if is_deleted:
+        writes.put_deleted(world.store, KEY.uid)
+
+    outcome = world.commit()
+
+    assert isinstance(outcome, Rejected | TryLater)
+    assert outcome.reason == (reasons.WRITE_DELETED if is_deleted else said)
+    assert world.swaps() == []
 
 
 # --- history that is gone -------------------------------------------------------------------------------------------------

@@ -66,10 +66,9 @@ def place_of(problem: Mapping[str, Any]) -> str:
 
 def at_fields(*problems: tuple[str, str]) -> ValidationError:
     """Return the error of a section that has found problems in fields further down, each with its path from there and a text."""
-    errors = (
-        InitErrorDetails(type=PydanticCustomError(NO_SECRET, "{error}", {"error": text}), loc=(at,)) for at, text in problems
-    )
-    return ValidationError.from_exception_data("a section", list(errors))
+    said = ((at, PydanticCustomError(NO_SECRET, "{error}", {"error": text})) for at, text in problems)
+    errors = [InitErrorDetails(type=kind, loc=(at,), input=None) for at, kind in said]
+    return ValidationError.from_exception_data("a section", errors)
 
 
 def text_of(problem: Mapping[str, Any]) -> str:

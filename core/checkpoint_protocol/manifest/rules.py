@@ -76,15 +76,19 @@ def exactly_one_of(*fields: str) -> Rule:
     return Rule(f"{count_of_given(*fields)} == 1", f"exactly one of {', '.join(fields[:-1])} and {fields[-1]} is expected")
 
 
-def none_is(condition: str, items: str, message: str, field: str) -> Rule:
-    """Return the rule that a condition holds for no item `one` of a list or key of a mapping; {} in the message is that one."""
+def none_is(condition: str, items: str, message: str, field: str, *, unless: str = "") -> Rule:
+    """Return the rule that a condition holds for no item `one` of a list, or key of a mapping. {} in the message is that one.
+
+    `unless`: where there is nothing to look at.
+    """
     parts = [json.dumps(part, ensure_ascii=False) for part in message.split("{}")]
-    return Rule(f"!{items}.exists(one, {condition})", f" + {items}.filter(one, {condition})[0] + ".join(parts), field, names=True)
+    rule = f"{unless}{' || ' if unless else ''}!{items}.exists(one, {condition})"
+    return Rule(rule, f" + {items}.filter(one, {condition})[0] + ".join(parts), field, names=True)
 
 
-def named_once(items: str, message: str, field: str) -> Rule:
+def named_once(items: str, message: str, field: str, *, unless: str = "") -> Rule:
     """Return the rule that no name is twice in a list."""
-    return none_is(f"{items}.filter(other, other == one).size() > 1", items, message, field)
+    return none_is(f"{items}.filter(other, other == one).size() > 1", items, message, field, unless=unless)
 
 
 def is_same_table(fmt: str, one: str, other: str, *fields: str) -> str:

@@ -167,10 +167,11 @@ class Sink(SinkChoice):
             "upsertKeys are expected with mode Upsert, and with no other",
             "upsertKeys",
         ),
-        Rule(
-            f"!{is_given('upsertKeys')} || self.upsertKeys.all(one, self.upsertKeys.filter(other, other == one).size() == 1)",
-            "upsertKeys names a column twice",
+        named_once(
+            "self.upsertKeys",
+            "the column '{}' is named twice; name it once",
             "upsertKeys",
+            unless=f"!{is_given('upsertKeys')}",
         ),
         Rule("self.mode == 'Upsert' || self.whenMatched == 'Update'", "whenMatched applies to mode Upsert only", "whenMatched"),
         Rule("self.mode == 'Upsert' || self.onDuplicate == 'Fail'", "onDuplicate applies to mode Upsert only", "onDuplicate"),

@@ -58,6 +58,7 @@ def _no_property(condition: str, message: str) -> Rule:
 
 #: Of the whole spec.
 RULES: Final = (
+    _no_property(f"!one.matches({text(NAME)})", "'{}' is no property of Spark (they begin with 'spark.', without = or spaces)"),
     *(
         _no_property(
             f"one.matches({text(refused.pattern)})",

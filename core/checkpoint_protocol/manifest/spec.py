@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from checkpoint_protocol import reasons
-from checkpoint_protocol.deadlines import derived_progress_deadline_s
+from checkpoint_protocol.deadlines import MOST_INTERVALS, derived_progress_deadline_s
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import row_keys_of
 from checkpoint_protocol.manifest.pipelines import (
@@ -30,13 +30,12 @@ from checkpoint_protocol.manifest.pipelines import (
 )
 from checkpoint_protocol.manifest.problems import at_fields, explain
 from checkpoint_protocol.manifest.quantities import Duration, Size
-from checkpoint_protocol.manifest.rules import Rule, is_given, is_same_table, named_once, none_is, text
+from checkpoint_protocol.manifest.rules import Rule, is_given, is_same_table, named_once, none_is
 from checkpoint_protocol.manifest.sections import Label, ObjectName, Seconds, Section, Uri
 from checkpoint_protocol.manifest.sections import Quarantine as Quarantine
 from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.manifest.sources.source import Source
 from checkpoint_protocol.manifest.sources.stream_source import CheckpointVolume, why_no_stream
-from checkpoint_protocol.manifest.spark_properties import NAME as PROPERTY_NAME
 from checkpoint_protocol.manifest.spark_properties import RULES as SPARK_RULES
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.manifest.trigger import Trigger
@@ -216,7 +215,8 @@ class Spec(Section):
         ),
         Rule(
             f"!{is_given('trigger')} || !({sorted(OVERWRITING)}.exists(mode, self.sink.mode == mode))",
-            "each epoch of a write that overwrites reads the whole source, so that none of it is new; leave it out",
+            "each epoch of a write that overwrites reads the whole source, so that none of it is new; leave it out, "
+            "and set another runNonce for another epoch",
             "trigger",
         ),
         Rule(
@@ -259,15 +259,12 @@ class Spec(Section):
             "reset the stage instead",
             "quarantine.retry",
         ),
-        Rule(
-            f"!{is_given('reset')} || self.reset.stages.all(name, self.stages.exists(stage, stage.name == name))",
-            "there is no stage of that name",
+        none_is(
+            "!self.stages.exists(stage, stage.name == one)",
+            "self.reset.stages",
+            "there is no stage '{}'",
             "reset.stages",
-        ),
-        Rule(
-            f"self.sparkConf.all(name, name.matches({text(PROPERTY_NAME)}))",
-            "properties of Spark start with 'spark.', without = or spaces",
-            "sparkConf",
+            unless=f"!{is_given('reset')}",
         ),
         *SPARK_RULES,
         Rule(
@@ -306,12 +303,12 @@ class Spec(Section):
             "source.kafka.onLost: Skip needs onRowError: Quarantine, because lost offsets are quarantined",
         ),
         Rule(
-            # In whole seconds. Durations can be added, but not multiplied.
+            # In whole seconds, rounded up. Durations can be added in CEL, but not multiplied.
             f"!{is_given('progressDeadlineSeconds')} || [duration(self.checkpoint.interval)].map(one, one + one).all(two, "
-            f"self.progressDeadlineSeconds >= (quantity(string(self.checkpoint.minimumBytes)) == quantity('0') ? two : "
-            f"{' + '.join(['two'] * 10)}).getSeconds())",
-            "20 times checkpoint.interval is the least (2 times where minimumBytes is 0): a seal may take ten intervals, and "
-            "attempts at work would be given up; leave progressDeadlineSeconds out, or raise it, or lower the interval",
+            f"self.progressDeadlineSeconds >= ((quantity(string(self.checkpoint.minimumBytes)) == quantity('0') ? two : "
+            f"{' + '.join(['two'] * MOST_INTERVALS)}) + duration('999999999ns')).getSeconds())",
+            "less than 20 times checkpoint.interval (2 times where minimumBytes is 0), twice what a seal may take: attempts at "
+            "work would be given up; leave it out, or raise it, or lower the interval",
             "progressDeadlineSeconds",
         ),
     )

@@ -259,16 +259,16 @@ def test_an_unsupported_mode_is_refused_and_the_supported_ones_are_listed(mode: 
 
 def test_a_partitioning_without_create_is_refused() -> None:
     (line,) = problems(manifest(spec__sink__partitionBy=[{"column": "day"}]))
-    assert line == "spec.sink: partitionBy needs create: true (an existing table keeps its own partitioning)"
+    assert line == "spec.sink.partitionBy: partitionBy needs create: true (an existing table keeps its own partitioning)"
 
 
 def test_a_partitioning_of_a_lance_dataset_is_refused() -> None:
     sink = {"lance": {"uri": "/x.lance"}, "create": True, "partitionBy": [{"column": "day"}]}
-    assert problems(manifest(spec__sink=sink)) == ("spec.sink: partitionBy applies to iceberg only",)
+    assert problems(manifest(spec__sink=sink)) == ("spec.sink.partitionBy: partitionBy applies to iceberg only",)
 
 
 def test_creating_no_table_is_refused() -> None:
-    assert problems(manifest(spec__sink={"none": {}, "create": True})) == ("spec.sink: create does not apply to none",)
+    assert problems(manifest(spec__sink={"none": {}, "create": True})) == ("spec.sink.create: create does not apply to none",)
 
 
 def test_a_partition_transform_that_is_not_supported_is_refused_and_the_supported_ones_are_listed() -> None:
@@ -290,7 +290,7 @@ def test_a_transform_that_is_not_spelled_as_iceberg_does_is_refused(transform: s
 
 def test_a_property_that_is_not_sparks_is_refused_and_named() -> None:
     (line,) = problems(manifest(spec__sparkConf={"executor.memory": "1g"}))
-    assert line == "spec: sparkConf: 'executor.memory' is not a Spark property (they start with 'spark.', without = or spaces)"
+    assert line == ("spec.sparkConf: 'executor.memory' is no property of Spark (they begin with 'spark.', without = or spaces)")
 
 
 def test_two_places_of_code_are_refused() -> None:

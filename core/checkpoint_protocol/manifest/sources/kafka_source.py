@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import Field, model_validator
 
 from checkpoint_protocol.manifest.quantities import Size
-from checkpoint_protocol.manifest.rules import Rule, exactly_one_of, is_given
+from checkpoint_protocol.manifest.rules import Rule, exactly_one_of, is_given, named_once
 from checkpoint_protocol.manifest.sections import Section, is_absent
 from checkpoint_protocol.places.kafka_settings import BrokerAddress
 
@@ -76,10 +76,11 @@ class KafkaSource(Section):
 
     rules: ClassVar = (
         exactly_one_of("topics", "pattern"),
-        Rule(
-            f"!{is_given('topics')} || self.topics.all(one, self.topics.filter(other, one == other).size() <= 1)",
-            "a topic is named twice, so that its rows would come twice; name it once",
+        named_once(
+            "self.topics",
+            "the topic {} is named twice, so that its rows would come twice; name it once",
             "topics",
+            unless=f"!{is_given('topics')}",
         ),
         Rule(
             "self.format == 'json' || self.types.size() == 0",

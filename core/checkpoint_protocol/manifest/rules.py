@@ -33,8 +33,10 @@ class Rule:
         return schema | ({} if self.field is None else {"fieldPath": f".{self.field}"})
 
 
-def broken(rules: Iterable[Rule], section: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def broken(rules: Iterable[Rule], section_json: str) -> Iterator[tuple[str, str]]:
     """Give the field and the message of each rule that a section, as it is written, breaks."""
+    # Numbers of CEL have 64 bits, and no rule is about one that has more: such are in arguments.
+    section = json.loads(section_json, parse_int=lambda digits: min(max(int(digits), -(1 << 63)), (1 << 63) - 1))
     activation = _environment().Activation({"self": section})
     for rule in rules:
         if _compiled(rule.rule).eval(activation).value() is not True:

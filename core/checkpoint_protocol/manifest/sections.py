@@ -46,7 +46,7 @@ class Section(BaseModel):
 
     @model_validator(mode="after")
     def _keeps_its_rules(self) -> Self:
-        if self.rules and (problems := list(broken(self.rules, self.model_dump(mode="json", by_alias=True)))):
+        if self.rules and (problems := list(broken(self.rules, self.model_dump_json(by_alias=True)))):
             raise at_fields(*problems)
         return self
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.manifest import rules, sections
 from checkpoint_protocol.manifest.sources.source import without_reading
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND, ManifestInvalid, Spec, parse_manifest
 from checkpoint_protocol.tables.lance import LanceSink
@@ -64,6 +67,25 @@ def test_a_right_manifest_is_taken(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize("changes", BAD.values(), ids=BAD)
 def test_a_wrong_manifest_is_refused(changes: dict[str, Any]) -> None:
     assert problems(manifest(**changes))
+
+
+def test_each_rule_is_broken_by_a_wrong_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
+    all_rules, seen = set[rules.Rule](), set[rules.Rule]()
+
+    def noted(of_section: tuple[rules.Rule, ...], section: str) -> Iterator[tuple[str, str]]:
+        all_rules.update(of_section)
+        for rule in of_section:
+            if problems := list(rules.broken((rule,), section)):
+                seen.add(rule)
+                yield from problems
+
+    monkeypatch.setattr(sections, "broken", noted)
+    for wrong in [*GOOD.values(), *BAD.values(), *(correction.refused for correction in CORRECTIONS)]:
+        with contextlib.suppress(ManifestInvalid):
+            parse_manifest(manifest(**wrong))
+
+    assert len(all_rules) > 90
+    assert all_rules == seen
 
 
 @pytest.mark.parametrize("correction", CORRECTIONS, ids=lambda correction: correction.says[:60])

@@ -79,6 +79,7 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
         ]
     },
     "a name as long as may be": {"metadata__name": "a" * 45},
+    "arguments of many digits": {"spec__steps": [{"call": "m:f", "arguments": {"n": -(1 << 70)}}]},
     "results of calls kept": {"spec__steps": [{"call": "m:f", "input": "row", "memo": True}]},
     "several paths": {"spec__source__files__paths": ["/a", "s3://b/c"]},
     "null where a field is optional": {
@@ -797,6 +798,7 @@ BAD: Final[dict[str, dict[str, Any]]] = {
     },
     "partitions of a dataset": {"spec__sink": {"lance": {"uri": "/x"}, "create": True, "partitionBy": [{"column": "a"}]}},
     "partitions of a table that exists": {"spec__sink": {"iceberg": _ICEBERG, "partitionBy": [{"column": "a"}]}},
+    "checks of no table": {"spec__sink": {"none": {}, "verify": "Footers"}},
     "making no table": {"spec__sink": {"none": {}, "create": True}},
     "a dataset on disk in capitals": {"spec__sink": {"lance": {"uri": "FILE:///data/a.lance"}}},
     "a dataset by the name of a file system": {"spec__sink": {"lance": {"uri": "file-object-store:///data/a.lance"}}},

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
-from checkpoint_protocol.manifest.problems import AT_FIELD
+from checkpoint_protocol.manifest.rules import Rule, is_given, named_once
 from checkpoint_protocol.manifest.sections import LABEL_PATTERN, Section, is_absent
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.records.formats.stage_results import MOST_BUCKETS, Grouping
@@ -74,37 +73,30 @@ class StageSpec(Section):
             return None
         return Grouping(by=self.key_by, buckets=(self.buckets or DEFAULT_BUCKETS) if self.key_by else 1)
 
-    @model_validator(mode="after")
-    def _has_keys_of_an_aggregate_only(self) -> StageSpec:
-        field, error = "", ""
-        if self.kind != "Aggregate" and (self.key_by or self.buckets):
-            field, error = "keyBy" if self.key_by else "buckets", "rows come together in an Aggregate only; add kind: Aggregate"
-        elif self.buckets and not self.key_by:
-            field, error = "buckets", "without keyBy all rows are in one; leave it out, or add keyBy"
-        elif twice := next((name for name in self.key_by if self.key_by.count(name) > 1), None):
-            field, error = "keyBy", f"the column {twice!r} is named twice; name it once"
-        if error:
-            raise PydanticCustomError(AT_FIELD, "{error}", {"field": field, "error": error})
-        return self
-
-    @model_validator(mode="after")
-    def _gives_an_aggregate_whole_groups(self) -> StageSpec:
-        if self.kind != "Aggregate":
-            return self
-        if not self.checkpoint:
-            error = "the result of an Aggregate is kept, as rows came together for it; leave it out"
-            raise PydanticCustomError(AT_FIELD, "{error}", {"field": "checkpoint", "error": error})
-        for number, step in enumerate(self.steps):
-            field, error = (
-                "input",
-                "an Aggregate's steps get all rows of a key at once: arrow or pandas; what is done row by row ",
-            )
-            error += "belongs to a stage before or after it"
-            if step.input != "row":
-                field, error = "batchSize", "a batch is all rows of a key, however many these are; leave it out"
-            if step.input == "row" or step.batch_size is not None:
-                raise PydanticCustomError(AT_FIELD, "{error}", {"field": f"steps.{number}.{field}", "error": error})
-        return self
+    rules: ClassVar = (
+        Rule(
+            f"self.kind == 'Aggregate' || (self.keyBy.size() == 0 && !{is_given('buckets')})",
+            "rows come together in an Aggregate only; add kind: Aggregate",
+            "kind",
+        ),
+        Rule(
+            f"self.kind != 'Aggregate' || !{is_given('buckets')} || self.keyBy.size() > 0",
+            "without keyBy all rows are in one; leave it out, or add keyBy",
+            "buckets",
+        ),
+        named_once("self.keyBy", "the column '{}' is named twice; name it once", "keyBy"),
+        Rule(
+            "self.kind != 'Aggregate' || self.checkpoint",
+            "the result of an Aggregate is kept, as rows came together for it; leave it out",
+            "checkpoint",
+        ),
+        Rule(
+            f"self.kind != 'Aggregate' || self.steps.all(step, step.input != 'row' && !{is_given('batchSize', 'step')})",
+            "an Aggregate's steps get all rows of a key at once: arrow or pandas, without batchSize; what is done row by row "
+            "belongs to a stage before or after it",
+            "steps",
+        ),
+    )
 
 
 class ShuffleStage(StageSpec):
@@ -171,28 +163,6 @@ def done_together(placed: Iterable[tuple[str, Step]], stages: Sequence[StageSpec
         yield list(steps)
     for together in _together(stages):
         yield list(islice(steps, sum(len(stage.steps) for stage in together)))
-
-
-def why_no_stages(stages: Sequence[StageSpec], reset: ResetSpec | None, *, has_steps: bool, retry: str) -> str | None:
-    """Return why a manifest cannot have these stages, with the way out. `retry`: what its `quarantine.retry` says."""
-    if stages and has_steps:
-        return "stages replace steps: put the steps into a stage, or leave the stages out"
-    names = [stage.name for stage in stages]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        return f"stages: two are called {twice!r}; give each a name of its own"
-    shuffles = {f"{stage.name}{SHUFFLE}" for stage in stages if stage.kind == "Aggregate"}
-    if taken := next((name for name in names if name in shuffles), None):
-        return f"stages: {taken!r} is the name of the pass before the Aggregate; give the stage another name"
-    if stages and not stages[-1].checkpoint:
-        return "stages: checkpoint: false does not apply to the last stage: its result is in the table"
-    if stages and retry != "Never":
-        return (
-            "quarantine.retry: with stages, rows that failed are known by the results of stages, which end with their epoch; "
-            "leave it out, and reset the stage instead"
-        )
-    if reset is not None and (unknown := next((name for name in reset.stages if name not in names), None)):
-        return f"reset.stages: there is no stage {unknown!r}{' (there are ' + ', '.join(names) + ')' if names else ''}"
-    return None
 
 
 def _together(stages: Sequence[StageSpec]) -> Iterator[Sequence[StageSpec]]:

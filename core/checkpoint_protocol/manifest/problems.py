@@ -11,14 +11,13 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 #: Parts of a place that are no field: which member of a union was tried.
 UNION_MARK: Final = "("
 #: An error of our own, whose text is ours.
 NO_SECRET: Final = "no_secret"  # noqa: S105 a pattern or a word, no secret
-#: One of ours that a section has found in a field further down, whose path from there is `field` of its context.
-AT_FIELD: Final = "at_field"
 
 #: A given value that is longer is not quoted.
 _MOST_QUOTED: Final = 40
@@ -61,15 +60,21 @@ _FORMS: Final[Mapping[str, str]] = {
 
 def place_of(problem: Mapping[str, Any]) -> str:
     """Return the path of the field, such as spec.steps.0.call."""
-    inner = (problem.get("ctx") or {}).get("field", "") if problem["type"] == AT_FIELD else ""
-    parts = (str(part) for part in (*problem["loc"], inner))
+    parts = (str(part) for part in problem["loc"])
     return ".".join(part for part in parts if part and not part.startswith(UNION_MARK))
+
+
+def at_fields(*problems: tuple[str, str]) -> ValidationError:
+    """Return the error of a section that has found problems in fields further down, each with its path from there and a text."""
+    said = ((at, PydanticCustomError(NO_SECRET, "{error}", {"error": text})) for at, text in problems)
+    errors = [InitErrorDetails(type=kind, loc=(at,), input=None) for at, kind in said]
+    return ValidationError.from_exception_data("a section", errors)
 
 
 def text_of(problem: Mapping[str, Any]) -> str:
     """Say what is wrong with the field; `problem` is one of pydantic's `ValidationError.errors()`."""
     kind, context = problem["type"], problem.get("ctx") or {}
-    if kind in ("value_error", "assertion_error", AT_FIELD):
+    if kind in ("value_error", "assertion_error"):
         return str(context.get("error", "it is wrong"))
     if kind == "missing":
         return "this field is required"

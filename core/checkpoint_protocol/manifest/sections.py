@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
+from checkpoint_protocol.manifest.problems import at_fields
 from checkpoint_protocol.manifest.quantities import Share
+from checkpoint_protocol.manifest.rules import Rule, broken
 from checkpoint_protocol.places.uris import UriPattern
 
 _DNS_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -38,6 +40,15 @@ class Section(BaseModel):
         validate_by_name=True,
         validate_by_alias=True,
     )
+
+    #: What goes together in it, for the models and for the API server.
+    rules: ClassVar[tuple[Rule, ...]] = ()
+
+    @model_validator(mode="after")
+    def _keeps_its_rules(self) -> Self:
+        if self.rules and (problems := list(broken(self.rules, self.model_dump_json(by_alias=True)))):
+            raise at_fields(*problems)
+        return self
 
 
 def is_absent(value: object) -> bool:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal, get_args
+from typing import Annotated, ClassVar, Final, Literal, get_args
 
 from pydantic import BeforeValidator, Field, JsonValue, model_validator
 
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.quantities import Size
+from checkpoint_protocol.manifest.rules import Rule, exactly_one_of, is_given, named_once, text
 from checkpoint_protocol.manifest.sections import Section, is_absent
 from checkpoint_protocol.manifest.steps import CALL_PATTERN
 from checkpoint_protocol.manifest.where import as_of_the_sink, parse_where
 from checkpoint_protocol.records.formats.union import SinkChoice, SinkKind
 from checkpoint_protocol.tables import OVERWRITING, Mode, OnDuplicate, WhenMatched
-from checkpoint_protocol.tables.lance import LanceLayout
 
 _FILE_SIZE_BYTES: Final = 256 << 20
 #: As Iceberg writes them in the metadata of a table.
@@ -128,73 +128,109 @@ class Sink(SinkChoice):
         "exception or returns a text, the write stops, with that as the reason.",
     )
 
+    rules: ClassVar = (
+        exactly_one_of(*SINKS),
+        Rule(f"self.partitionBy.size() == 0 || {is_given('iceberg')}", "partitionBy applies to iceberg only", "partitionBy"),
+        Rule(
+            "self.partitionBy.size() == 0 || self.create",
+            "partitionBy needs create: true (an existing table keeps its own partitioning)",
+            "partitionBy",
+        ),
+        Rule(
+            f"!{is_given('lance')} || !{is_given('layout', 'self.lance')} || self.create || self.mode == 'AddColumns'",
+            "lance.layout needs create: true (an existing dataset stays as it was made)",
+            "lance",
+        ),
+        Rule(f"!self.create || !{is_given('none')}", "create does not apply to none", "create"),
+        Rule(f"self.verify == 'Seals' || !{is_given('none')}", "verify does not apply to none: there are no files", "verify"),
+        *(
+            Rule(
+                f"!{is_given(kind)} || self.mode in [{', '.join(text(mode) for mode in modes)}]",
+                f"this mode does not apply to {kind}, which has {', '.join(modes)}",
+                "mode",
+            )
+            for kind, modes in MODES.items()
+            if len(modes) < len(get_args(Mode))
+        ),
+        Rule(
+            f"{is_given('where')} == (self.mode == 'OverwriteWhere')",
+            "where is expected with mode OverwriteWhere, and with no other",
+            "where",
+        ),
+        Rule(
+            f"self.onConcurrent == 'Fail' || self.mode in [{', '.join(text(mode) for mode in sorted(OVERWRITING))}]",
+            f"onConcurrent applies to the modes {', '.join(sorted(OVERWRITING))}",
+            "onConcurrent",
+        ),
+        Rule(
+            f"{is_given('upsertKeys')} == (self.mode == 'Upsert')",
+            "upsertKeys are expected with mode Upsert, and with no other",
+            "upsertKeys",
+        ),
+        named_once(
+            "self.upsertKeys",
+            "the column '{}' is named twice; name it once",
+            "upsertKeys",
+            unless=f"!{is_given('upsertKeys')}",
+        ),
+        Rule("self.mode == 'Upsert' || self.whenMatched == 'Update'", "whenMatched applies to mode Upsert only", "whenMatched"),
+        Rule("self.mode == 'Upsert' || self.onDuplicate == 'Fail'", "onDuplicate applies to mode Upsert only", "onDuplicate"),
+        Rule(
+            "self.onDuplicate == 'Fail' || self.whenMatched != 'Delete'",
+            "onDuplicate does not apply to whenMatched: Delete: a key may be named any number of times",
+            "onDuplicate",
+        ),
+        Rule(
+            f"!{is_given('lance')} || (self.whenMatched != 'Ignore' && self.onDuplicate != 'Last')",
+            "whenMatched: Ignore and onDuplicate: Last do not apply to lance, whose staged rows are committed as they are; use "
+            "Update or Delete, and leave rows of one key out in the source or a step",
+        ),
+        Rule(
+            f"{is_given('orderBy')} == (self.onDuplicate == 'Last')",
+            "orderBy is expected with onDuplicate: Last, and with nothing else",
+            "orderBy",
+        ),
+        Rule(
+            "(self.columns.size() > 0) == (self.mode == 'AddColumns')",
+            "columns are expected with mode AddColumns, and with no other",
+            "columns",
+        ),
+        named_once("self.columns", "the column '{}' is named twice; name it once", "columns"),
+        Rule("self.only == 'Null' || self.mode == 'AddColumns'", "only applies to mode AddColumns", "only"),
+        Rule(
+            f"self.mode != 'AddColumns' || !{is_given('lance')} || !{is_given('layout', 'self.lance')} || "
+            f"(!{is_given('dataStorageVersion', 'self.lance.layout')} && !self.lance.layout.enableStableRowIds && "
+            "self.lance.layout.blobColumns.size() == 0)",
+            "of lance.layout, vectorColumns alone applies to mode AddColumns: the dataset is there",
+            "lance",
+        ),
+        Rule(
+            "!self.create || self.mode != 'AddColumns'",
+            "create does not apply to mode AddColumns: the dataset that gets the columns is the source",
+            "create",
+        ),
+        *(
+            Rule(
+                f"!{is_given('audit')} || !{is_given(kind)}",
+                f"audit applies to {' and '.join(AUDITED)}: {kind} has nothing that holds rows which readers do not see; "
+                "check rows in a step",
+                "audit",
+            )
+            for kind in SINKS
+            if kind not in AUDITED
+        ),
+    )
+
     @model_validator(mode="after")
-    def _is_one_supported_sink(self) -> Sink:
-        if sum(getattr(self, kind) is not None for kind in SINKS) != 1:
-            raise ValueError(f"exactly one of {', '.join(SINKS[:-1])} and {SINKS[-1]} is expected")
-        if self.mode not in (modes := self.named.modes):
-            raise ValueError(f"mode {self.mode} does not apply to {self.format}, which has {', '.join(modes)}")
-        if (self.where is not None) != (self.mode == "OverwriteWhere"):
-            raise ValueError("where is expected with mode OverwriteWhere, and with no other")
+    def _has_a_condition_that_can_be_read(self) -> Sink:
+        # No rule: conditions have a grammar of their own.
         if self.where is not None:
             try:
                 with as_of_the_sink():
                     parse_where(self.where)
             except NeedsChange as error:
                 raise ValueError(error.message.partition(": ")[2]) from None
-        if self.on_concurrent != "Fail" and self.mode not in OVERWRITING:
-            raise ValueError(f"onConcurrent applies to the modes {', '.join(sorted(OVERWRITING))}")
-        if self.audit is not None and self.format not in AUDITED:
-            raise ValueError(
-                f"audit applies to {' and '.join(AUDITED)}: {self.format} has nothing that holds rows which readers do not see; "
-                "check rows in a step"
-            )
-        self._refuse_columns_of_no_use()
-        if self.partition_by and self.iceberg is None:
-            raise ValueError("partitionBy applies to iceberg only")
-        if self.partition_by and not self.create:
-            raise ValueError("partitionBy needs create: true (an existing table keeps its own partitioning)")
-        if self.lance is not None and self.lance.layout is not None and not self.create and self.mode != "AddColumns":
-            raise ValueError("lance.layout needs create: true (an existing dataset stays as it was made)")
-        if self.create and self.none is not None:
-            raise ValueError("create does not apply to none")
-        if self.verify != "Seals" and self.none is not None:
-            raise ValueError("verify does not apply to none: there are no files")
         return self
-
-    @model_validator(mode="after")
-    def _says_how_rows_are_matched(self) -> Sink:
-        if (self.upsert_keys is not None) != (self.mode == "Upsert"):
-            raise ValueError("upsertKeys are expected with mode Upsert, and with no other")
-        if self.upsert_keys is not None and len(set(self.upsert_keys)) < len(self.upsert_keys):
-            raise ValueError("upsertKeys names a column twice")
-        if self.when_matched != "Update" and self.mode != "Upsert":
-            raise ValueError("whenMatched applies to mode Upsert only")
-        if self.on_duplicate != "Fail" and self.mode != "Upsert":
-            raise ValueError("onDuplicate applies to mode Upsert only")
-        if self.on_duplicate != "Fail" and self.when_matched == "Delete":
-            raise ValueError("onDuplicate does not apply to whenMatched: Delete: a key may be named any number of times")
-        if self.lance is not None and (self.when_matched == "Ignore" or self.on_duplicate == "Last"):
-            raise ValueError(
-                "whenMatched: Ignore and onDuplicate: Last do not apply to lance, whose staged rows are committed as they are; "
-                "use Update or Delete, and leave rows of one key out in the source or a step"
-            )
-        if (self.order_by is not None) != (self.on_duplicate == "Last"):
-            raise ValueError("orderBy is expected with onDuplicate: Last, and with nothing else")
-        return self
-
-    def _refuse_columns_of_no_use(self) -> None:
-        if bool(self.columns) != (self.mode == "AddColumns"):
-            raise ValueError("columns are expected with mode AddColumns, and with no other")
-        if twice := next((name for name in self.columns if self.columns.count(name) > 1), None):
-            raise ValueError(f"columns: {twice!r} is named twice; name it once")
-        if self.only != "Null" and self.mode != "AddColumns":
-            raise ValueError("only applies to mode AddColumns")
-        if self.create and self.mode == "AddColumns":
-            raise ValueError("create does not apply to mode AddColumns: the dataset that gets the columns is the source")
-        made = self.lance.layout if self.lance is not None and self.mode == "AddColumns" else None
-        if made is not None and made != LanceLayout(vector_columns=made.vector_columns):
-            raise ValueError("of lance.layout, vectorColumns alone applies to mode AddColumns: the dataset is there")
 
     def file_size_bytes(self, of_table: int | None) -> int:
         """Return the size near which data files are rolled. `of_table`: what the table says, if it does."""

@@ -5,9 +5,10 @@ Expressions are those of the CRD's rules too, so that they are without lookahead
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
+
+from checkpoint_protocol.manifest.rules import Rule, none_is, text
 
 #: A name goes to Spark in front of a = that is the first one.
 NAME: Final = r"^spark\.[^=\s]+$"
@@ -51,14 +52,27 @@ REFUSED: Final = (
 )
 
 
-def why_refused(name: str, value: str) -> str | None:
-    """Say why a manifest may not set a property so; None if it may. Quotes no value."""
-    for refused in REFUSED:
-        if re.search(refused.pattern, name):
-            return f"{name} would change more than a manifest may set for its pods: {refused.remedy}"
-    is_secret = re.search(SECRET_NAME, name) is not None and re.search(NO_SECRET_NAME, name) is None
-    if is_secret and not re.search(SECRET_VALUE, value):
-        return f"{name} is a secret; say ${{env:NAME}}, a variable of the driver's environment"
-    if re.search(HIDDEN_SECRET, value):
-        return f"{name} has a password in it; say ${{env:NAME}} in its place, a variable of the driver's environment"
-    return None
+def _no_property(condition: str, message: str) -> Rule:
+    return none_is(condition, "self.sparkConf", message, "sparkConf")
+
+
+#: Of the whole spec.
+RULES: Final = (
+    _no_property(f"!one.matches({text(NAME)})", "'{}' is no property of Spark (they begin with 'spark.', without = or spaces)"),
+    *(
+        _no_property(
+            f"one.matches({text(refused.pattern)})",
+            f"{{}} would change more than a manifest may set for its pods: {refused.remedy}",
+        )
+        for refused in REFUSED
+    ),
+    _no_property(
+        f"one.matches({text(SECRET_NAME)}) && !one.matches({text(NO_SECRET_NAME)}) && "
+        f"!self.sparkConf[one].matches({text(SECRET_VALUE)})",
+        "{} is a secret; say ${env:NAME}, a variable of the driver's environment",
+    ),
+    _no_property(
+        f"self.sparkConf[one].matches({text(HIDDEN_SECRET)})",
+        "{} has a password in it; say ${env:NAME} in its place, a variable of the driver's environment",
+    ),
+)

@@ -10,36 +10,33 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
 
 from checkpoint_protocol import reasons
-from checkpoint_protocol.deadlines import derived_progress_deadline_s, least_progress_deadline_s
+from checkpoint_protocol.deadlines import MOST_INTERVALS, derived_progress_deadline_s
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import row_keys_of
 from checkpoint_protocol.manifest.pipelines import (
     MOST_STAGES,
+    SHUFFLE,
     ResetSpec,
     StagePart,
     StageSpec,
     done_together,
     parts_of,
-    why_no_stages,
 )
-from checkpoint_protocol.manifest.problems import AT_FIELD, explain
-from checkpoint_protocol.manifest.quantities import Duration, Size, format_duration
+from checkpoint_protocol.manifest.problems import at_fields, explain
+from checkpoint_protocol.manifest.quantities import Duration, Size
+from checkpoint_protocol.manifest.rules import Rule, is_given, is_same_table, named_once, none_is
 from checkpoint_protocol.manifest.sections import Label, ObjectName, Seconds, Section, Uri
 from checkpoint_protocol.manifest.sections import Quarantine as Quarantine
 from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.manifest.sources.source import Source
 from checkpoint_protocol.manifest.sources.stream_source import CheckpointVolume, why_no_stream
-from checkpoint_protocol.manifest.spark_properties import NAME as PROPERTY_NAME
-from checkpoint_protocol.manifest.spark_properties import why_refused
+from checkpoint_protocol.manifest.spark_properties import RULES as SPARK_RULES
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.manifest.trigger import Trigger
 from checkpoint_protocol.manifest.workloads import Code as Code
@@ -92,6 +89,19 @@ class CheckpointSpec(Section):
         description="What an epoch has staged is removed this long after its commit (e.g. 168h), unless a later epoch needs "
         "it. Default: the operator's retentionDays. On one machine, the command checkpointed-write clean removes it.",
     )
+
+
+def _is_read_and_written(fmt: str, *fields: str) -> str:
+    """Say in CEL that a table is the source, or a member of the union, and the sink."""
+    in_union = f"self.source.union.exists(member, {is_same_table(fmt, 'member', 'self.sink', *fields)})"
+    of_union = f"{is_given('union', 'self.source')} && {in_union}"
+    return f"({is_same_table(fmt, 'self.source', 'self.sink', *fields)}) || ({of_union})"
+
+
+def _is_read_once(fmt: str, *fields: str) -> str:
+    """Say in CEL that no table is there twice in a union."""
+    same = is_same_table(fmt, "one", "other", *fields)
+    return f"self.source.union.all(one, self.source.union.filter(other, {same}).size() <= 1)"
 
 
 class Spec(Section):
@@ -197,19 +207,111 @@ class Spec(Section):
         "of the driver; secrets can be passed in no other way.",
     )
 
-    @model_validator(mode="after")
-    def _leaves_the_plan_of_spark_alone(self) -> Spec:
-        for name in self.spark_conf:
-            if not re.search(PROPERTY_NAME, name):
-                raise ValueError(f"sparkConf: {name!r} is not a Spark property (they start with 'spark.', without = or spaces)")
-        return self
-
-    @model_validator(mode="after")
-    def _leaves_secrets_and_pods_out_of_spark_conf(self) -> Spec:
-        for name, value in self.spark_conf.items():
-            if (why := why_refused(name, value)) is not None:
-                raise ValueError(f"sparkConf: {why}")
-        return self
+    rules: ClassVar = (
+        Rule(
+            f"!{is_given('trigger')} || !{is_given('ttlSecondsAfterFinished')}",
+            "a write with a trigger never finishes; leave one of them out",
+            "ttlSecondsAfterFinished",
+        ),
+        Rule(
+            f"!{is_given('trigger')} || !({sorted(OVERWRITING)}.exists(mode, self.sink.mode == mode))",
+            "each epoch of a write that overwrites reads the whole source, so that none of it is new; leave it out, "
+            "and set another runNonce for another epoch",
+            "trigger",
+        ),
+        Rule(
+            f"!{is_given('trigger')} || !({is_given('atMost', 'self.trigger')} || {is_given('atLeast', 'self.trigger')}) || "
+            f"!({' || '.join(is_given(name, 'self.source') for name in ('spark', 'program', 'kafka'))})",
+            "atMost and atLeast count files, and this source has none that can be counted; leave them out",
+            "trigger",
+        ),
+        Rule(
+            f"!{is_given('trigger')} || !{is_given('atMost', 'self.trigger')} || {is_given('files', 'self.source')} || "
+            f"({is_given('union', 'self.source')} && self.source.union.all(one, {is_given('files', 'one')}))",
+            "atMost applies only to files; from a table, an epoch takes all new rows: leave it out",
+            "trigger",
+        ),
+        Rule(
+            "self.sink.mode != 'AddColumns' || self.stages.size() == 0",
+            "AddColumns adds columns to the rows of the source, but stages replace these rows; use steps",
+            "sink.mode",
+        ),
+        Rule(
+            "self.stages.size() == 0 || self.steps.size() == 0",
+            "stages replace steps: put the steps into a stage, or leave the stages out",
+            "steps",
+        ),
+        named_once("self.stages.map(stage, stage.name)", "two stages are called '{}'; give each a name of its own", "stages"),
+        none_is(
+            f"self.stages.exists(other, other.kind == 'Aggregate' && other.name + '{SHUFFLE}' == one)",
+            "self.stages.map(stage, stage.name)",
+            "'{}' is the name of the pass before the Aggregate; give the stage another name",
+            "stages",
+        ),
+        Rule(
+            "self.stages.size() == 0 || self.stages[self.stages.size() - 1].checkpoint",
+            "checkpoint: false does not apply to the last stage: its result is in the table",
+            "stages",
+        ),
+        Rule(
+            "self.stages.size() == 0 || self.quarantine.retry == 'Never'",
+            "with stages, rows that failed are known by the results of stages, which end with their epoch; leave it out, and "
+            "reset the stage instead",
+            "quarantine.retry",
+        ),
+        none_is(
+            "!self.stages.exists(stage, stage.name == one)",
+            "self.reset.stages",
+            "there is no stage '{}'",
+            "reset.stages",
+            unless=f"!{is_given('reset')}",
+        ),
+        *SPARK_RULES,
+        Rule(
+            f"!{is_given('union', 'self.source')} || "
+            f"({_is_read_once('iceberg', 'catalog', 'table')} && {_is_read_once('lance', 'uri')})",
+            "a table is named twice, so that its rows would come twice; name it once",
+            "source.union",
+        ),
+        Rule(
+            "self.sink.mode == 'AddColumns' || "
+            f"(!({_is_read_and_written('iceberg', 'catalog', 'table')}) && !({_is_read_and_written('lance', 'uri')}))",
+            "source and sink are one table: what a run appends would be the next one's input; use another table, or add columns "
+            "to its rows (sink.mode: AddColumns)",
+        ),
+        Rule(
+            # Whether there is a slash at the end does not matter.
+            f"self.sink.mode != 'AddColumns' || ({is_same_table('lance', 'self.source', 'self.sink')} && "
+            "(self.source.lance.uri + '/').startsWith(self.sink.lance.uri) && "
+            f"(self.sink.lance.uri + '/').startsWith(self.source.lance.uri) && !{is_given('version', 'self.source.lance')})",
+            "sink.mode: AddColumns adds columns to the rows that are read: name the dataset of the sink as the source, too "
+            "(source.lance.uri), without a version",
+        ),
+        Rule(
+            "self.sink.mode != 'AddColumns' || self.steps.size() > 0",
+            "nothing makes the columns of sink.columns; add a step",
+            "steps",
+        ),
+        Rule(
+            "self.sink.mode in ['Append', 'Upsert'] || self.quarantine.retry == 'Never'",
+            "with an overwriting sink.mode each epoch reads the whole source, quarantined rows too, and with AddColumns they are "
+            "NULL, so that a write of another name takes them; leave it out",
+            "quarantine.retry",
+        ),
+        Rule(
+            f"!{is_given('kafka', 'self.source')} || self.source.kafka.onLost == 'Stall' || self.onRowError == 'Quarantine'",
+            "source.kafka.onLost: Skip needs onRowError: Quarantine, because lost offsets are quarantined",
+        ),
+        Rule(
+            # In whole seconds, rounded up. Durations can be added in CEL, but not multiplied.
+            f"!{is_given('progressDeadlineSeconds')} || [duration(self.checkpoint.interval)].map(one, one + one).all(two, "
+            f"self.progressDeadlineSeconds >= ((quantity(string(self.checkpoint.minimumBytes)) == quantity('0') ? two : "
+            f"{' + '.join(['two'] * MOST_INTERVALS)}) + duration('999999999ns')).getSeconds())",
+            "less than 20 times checkpoint.interval (2 times where minimumBytes is 0), twice what a seal may take: attempts at "
+            "work would be given up; leave it out, or raise it, or lower the interval",
+            "progressDeadlineSeconds",
+        ),
+    )
 
     @model_validator(mode="after")
     def _keeps_results_of_rows_that_have_a_name(self) -> Spec:
@@ -217,19 +319,8 @@ class Spec(Section):
             after_batches = False
             for place, step in together:
                 if step.memo and after_batches:
-                    why = _BATCHES_BEFORE
-                    raise PydanticCustomError(AT_FIELD, "{error}", {"field": f"{place}.memo", "error": why})
+                    raise at_fields((f"{place}.memo", _BATCHES_BEFORE))
                 after_batches = after_batches or step.input != "row"
-        return self
-
-    @model_validator(mode="after")
-    def _has_stages_of_its_own(self) -> Spec:
-        if (why := why_no_stages(self.stages, self.reset, has_steps=bool(self.steps), retry=self.quarantine.retry)) is not None:
-            raise ValueError(why)
-        if self.stages and self.sink.mode == "AddColumns":
-            raise ValueError(
-                "sink.mode: AddColumns adds columns to the rows of the source, but stages replace these rows; use steps"
-            )
         return self
 
     def placed_steps(self) -> Iterator[tuple[str, Step]]:
@@ -254,10 +345,10 @@ class Spec(Section):
         # Here and not in the sections, so that a record that has one stays readable.
         for place, uri in self.named_uris():
             if (why := why_not_opened(uri)) is not None:
-                raise PydanticCustomError(AT_FIELD, "{error}", {"field": place, "error": why})
+                raise at_fields((place, why))
             # The paths of files are patterns: one that means nothing is refused when they are looked for.
             if ".files.paths" not in place and (why := why_not_expanded(uri)) is not None:
-                raise PydanticCustomError(AT_FIELD, "{error}", {"field": place, "error": why})
+                raise at_fields((place, why))
         return self
 
     def named_uris(self) -> Iterator[tuple[str, str]]:
@@ -277,7 +368,7 @@ class Spec(Section):
         for place, value in self._free_forms():
             if (length := len(json.dumps(value))) > MAX_FREE_FORM_LENGTH:
                 why = f"it has {length:,} characters as JSON, and {MAX_FREE_FORM_LENGTH:,} at most; put more into a file"
-                raise PydanticCustomError(AT_FIELD, "{error}", {"field": place, "error": why})
+                raise at_fields((place, why))
         return self
 
     def _free_forms(self) -> Iterator[tuple[str, dict[str, JsonValue]]]:
@@ -294,100 +385,10 @@ class Spec(Section):
                 raise ValueError(f"source.{field}: the column {twice!r} is named twice; name it once")
         return self
 
-    @property
-    def _source_tables(self) -> list[str]:
-        return [member.title for member in self.source.members if member.title is not None]
-
-    @model_validator(mode="after")
-    def _reads_each_table_once(self) -> Spec:
-        tables = self._source_tables
-        if twice := next((table for table in tables if tables.count(table) > 1), None):
-            raise ValueError(f"source.union: {twice} is named twice, so that its rows would come twice; name it once")
-        return self
-
-    @model_validator(mode="after")
-    def _does_not_feed_itself(self) -> Spec:
-        if self.sink.mode == "AddColumns":
-            return self
-        if self.sink.named.title in self._source_tables:
-            raise ValueError(
-                "source and sink are one table: what a run appends would be the next one's input; use another table, or add "
-                "columns to its rows (sink.mode: AddColumns)"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _adds_columns_to_what_it_reads(self) -> Spec:
-        if self.sink.mode != "AddColumns":
-            return self
-        lance, uri = self.source.lance, self.sink.named.uris.get("uri", "")
-        if lance is None or lance.uri.rstrip("/") != uri.rstrip("/"):
-            raise ValueError(
-                f"source: sink.mode: AddColumns adds columns to the rows that are read; name the dataset of the sink as the "
-                f"source, too (source.lance.uri: {uri})"
-            )
-        if lance.version is not None:
-            raise ValueError("source.lance.version: sink.mode: AddColumns reads the dataset as it is; leave it out")
-        if not self.steps:
-            raise ValueError(f"steps: nothing makes the columns of sink.columns ({', '.join(self.sink.columns)}); add a step")
-        return self
-
-    @model_validator(mode="after")
-    def _takes_quarantined_rows_again_once(self) -> Spec:
-        if self.sink.mode == "AddColumns" and self.quarantine.retry != "Never":
-            raise ValueError(
-                "quarantine.retry: with sink.mode: AddColumns rows that failed are NULL in its columns: a write of another name "
-                "takes them again; leave it out"
-            )
-        if self.sink.mode in OVERWRITING and self.quarantine.retry != "Never":
-            raise ValueError(
-                f"quarantine.retry: with sink.mode: {self.sink.mode} each epoch reads the whole source, quarantined rows too; "
-                "leave it out"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _sets_lost_records_apart(self) -> Spec:
-        kafka = self.source.kafka
-        if kafka is not None and kafka.on_lost == "Skip" and self.on_row_error != "Quarantine":
-            raise ValueError("source.kafka.onLost: Skip needs onRowError: Quarantine, because lost offsets are quarantined")
-        return self
-
     @model_validator(mode="after")
     def _streams_what_can_be_streamed(self) -> Spec:
-        for field, why in why_no_stream(self):
-            raise PydanticCustomError(AT_FIELD, "{error}", {"field": field, "error": why})
-        return self
-
-    @model_validator(mode="after")
-    def _leaves_time_for_a_seal(self) -> Spec:
-        given, interval_s, minimum_bytes = self.progress_deadline_seconds, self.checkpoint.interval, self.checkpoint.minimum_bytes
-        least_s = least_progress_deadline_s(interval_s, minimum_bytes)
-        if given is not None and given < least_s:
-            raise ValueError(
-                f"progressDeadlineSeconds: {given} is less than {math.ceil(least_s)}, twice what a seal may take at "
-                f"checkpoint.interval: {format_duration(interval_s)}: attempts at work would be given up; leave it out, or raise "
-                "it, or lower the interval"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _goes_on_by_its_trigger(self) -> Spec:
-        if self.trigger is None:
-            return self
-        if self.ttl_seconds_after_finished is not None:
-            raise ValueError("ttlSecondsAfterFinished: a write with a trigger never finishes; leave one of them out")
-        if self.sink.mode in OVERWRITING:
-            raise ValueError(
-                f"trigger: with sink.mode: {self.sink.mode} each epoch reads the whole source, so that none of it is new; leave "
-                "it out, and set another runNonce for another epoch"
-            )
-        is_counted = self.source.keyed is None and all(member.kind != "kafka" for member in self.source.members)
-        limits = [name for name, given in (("atMost", self.trigger.at_most), ("atLeast", self.trigger.at_least)) if given]
-        if limits and not is_counted:
-            raise ValueError(f"trigger.{limits[0]} counts files, and this source has none that can be counted; leave it out")
-        if self.trigger.at_most is not None and any(member.kind != "files" for member in self.source.members):
-            raise ValueError("trigger.atMost applies only to files; from a table, an epoch takes all new rows: leave it out")
+        if problems := list(why_no_stream(self)):
+            raise at_fields(*problems)
         return self
 
     @property

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import Field, JsonValue, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, JsonValue
 
-from checkpoint_protocol.manifest.problems import AT_FIELD
 from checkpoint_protocol.manifest.quantities import Duration
+from checkpoint_protocol.manifest.rules import Rule, is_given
 from checkpoint_protocol.manifest.sections import Section, is_absent
 
 #: Fields of a step that only say how it is called. Results do not depend on them, so that they may change while a write runs.
@@ -135,19 +134,15 @@ class Step(Section):
         """
         return self.model_dump_json(exclude=set(_WAYS_OF_CALLING))
 
-    @model_validator(mode="after")
-    def _keeps_rows_only(self) -> Step:
-        if self.memo and self.input != "row":
-            error = "batches may differ in the next try, so their results cannot be kept; only row steps can have it"
-            raise PydanticCustomError(AT_FIELD, "{error}", {"field": "memo", "error": error})
-        return self
-
-    @model_validator(mode="after")
-    def _sizes_batches_only(self) -> Step:
-        if self.batch_size is not None and self.input == "row":
-            raise PydanticCustomError(
-                AT_FIELD,
-                "{error}",
-                {"field": "batchSize", "error": "a row step receives one row at a time; leave it out, and see concurrency"},
-            )
-        return self
+    rules: ClassVar = (
+        Rule(
+            f"!{is_given('batchSize')} || self.input != 'row'",
+            "a row step receives one row at a time; leave it out, and see concurrency",
+            "batchSize",
+        ),
+        Rule(
+            f"!{is_given('memo')} || !self.memo || self.input == 'row'",
+            "batches may differ in the next try, so their results cannot be kept; only row steps can have it",
+            "memo",
+        ),
+    )

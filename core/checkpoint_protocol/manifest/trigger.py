@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from checkpoint_protocol.manifest.quantities import Duration, Size
+from checkpoint_protocol.manifest.rules import Rule, exactly_one_of, is_given
 from checkpoint_protocol.manifest.sections import Section
 
 #: Five fields, as cron has them; what each may hold the schedule itself says once it is read.
 CRON_PATTERN: Final = r"^[0-9A-Za-z*?/,#-]+( [0-9A-Za-z*?/,#-]+){4}$"
 TIME_ZONE_PATTERN: Final = r"^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}$"
+_SAYS_HOW_MUCH: Final = Rule(f"{is_given('files')} || {is_given('bytes')}", "files, bytes or both are expected")
 
 
 class AtMost(Section):
@@ -24,11 +26,7 @@ class AtMost(Section):
         description="The most bytes that the files of one epoch have together. A larger file is an epoch of its own.",
     )
 
-    @model_validator(mode="after")
-    def _says_how_much(self) -> AtMost:
-        if self.files is None and self.bytes is None:
-            raise ValueError("files, bytes or both are expected")
-        return self
+    rules: ClassVar = (_SAYS_HOW_MUCH,)
 
 
 class AtLeast(Section):
@@ -40,11 +38,7 @@ class AtLeast(Section):
         default=None, gt=0, description="The epoch also starts when the oldest new file has waited for this long."
     )
 
-    @model_validator(mode="after")
-    def _says_how_much(self) -> AtLeast:
-        if self.files is None and self.bytes is None:
-            raise ValueError("files, bytes or both are expected")
-        return self
+    rules: ClassVar = (_SAYS_HOW_MUCH,)
 
 
 class Trigger(Section):
@@ -52,7 +46,6 @@ class Trigger(Section):
 
     every: Duration | None = Field(
         default=None,
-        ge=1,
         description="The interval between looks, counted from the start of the previous epoch. If an epoch takes longer, the "
         "next one starts as soon as it ends.",
     )
@@ -72,10 +65,8 @@ class Trigger(Section):
         description="How long the driver and its executors wait after each epoch, so that the next epoch can use them.",
     )
 
-    @model_validator(mode="after")
-    def _has_one_schedule(self) -> Trigger:
-        if (self.every is None) == (self.cron is None):
-            raise ValueError("exactly one of every and cron is expected")
-        if self.time_zone is not None and self.cron is None:
-            raise ValueError("timeZone goes with cron; leave it out")
-        return self
+    rules: ClassVar = (
+        exactly_one_of("every", "cron"),
+        Rule(f"!{is_given('every')} || duration(self.every) >= duration('1s')", "1s or more is expected", "every"),
+        Rule(f"!{is_given('timeZone')} || {is_given('cron')}", "timeZone goes with cron; leave it out", "timeZone"),
+    )

@@ -6,11 +6,12 @@ One machine uses `code.path`, `code.uri` and the driver's memory; the rest is fo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
-from pydantic import AfterValidator, Field, JsonValue, model_validator
+from pydantic import AfterValidator, Field, JsonValue
 
 from checkpoint_protocol.manifest.quantities import Size
+from checkpoint_protocol.manifest.rules import Rule, count_of_given, is_given
 from checkpoint_protocol.manifest.sections import ObjectName, Section, Uri
 
 _CODE_URI_PATTERN: Final = r"^([^:]+|(s3|s3a|gs|gcs|az|abfs|abfss)://[^/]+/.*)\.(py|zip|whl)$"
@@ -95,11 +96,9 @@ class Code(Section):
         description="A .py, .zip or .whl file in an object store (s3://, gs://, az://). On one machine it may also be on disk.",
     )
 
-    @model_validator(mode="after")
-    def _has_at_most_one_place(self) -> Code:
-        if sum(place is not None for place in (self.path, self.config_map, self.uri)) > 1:
-            raise ValueError("at most one of path, configMap and uri is expected")
-        return self
+    rules: ClassVar = (
+        Rule(f"{count_of_given('path', 'configMap', 'uri')} <= 1", "at most one of path, configMap and uri is expected"),
+    )
 
 
 class _PodSpec(Section):
@@ -175,30 +174,22 @@ class ExecutorSpec(_PodSpec):
         """How many tasks a pod runs at once."""
         return self.tasks_per_executor or self.gpus or self.cores
 
-    @model_validator(mode="after")
-    def _has_bounds_in_order(self) -> ExecutorSpec:
-        if self.min_instances is None:
-            return self
-        if self.instances is None:
-            raise ValueError("minInstances is the minimum number of pods; also set instances, the maximum")
-        if self.min_instances > self.instances:
-            raise ValueError(
-                f"minInstances: {self.min_instances} is more than instances: {self.instances}, which is the most; lower the "
-                "first, or raise the second"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _shares_gpus_evenly(self) -> ExecutorSpec:
-        if self.gpus and self.instances == 0:
-            raise ValueError(
-                f"gpus: {self.gpus} are for executors, and with instances: 0 there are none (the driver pod has no GPU); leave "
-                "instances out, or gpus"
-            )
-        tasks = self.tasks_at_once
-        if self.gpus and tasks % self.gpus and self.gpus % tasks:
-            raise ValueError(
-                f"tasksPerExecutor: {tasks} do not share gpus: {self.gpus} evenly: each task must have whole GPUs, or each GPU "
-                "must have the same number of tasks; let one of the two numbers be a multiple of the other"
-            )
-        return self
+    rules: ClassVar = (
+        Rule(
+            f"!{is_given('minInstances')} || ({is_given('instances')} && self.minInstances <= self.instances)",
+            "minInstances is the minimum number of pods; also set instances, the maximum, which must not be less",
+            "minInstances",
+        ),
+        Rule(
+            f"self.gpus == 0 || !{is_given('instances')} || self.instances > 0",
+            "gpus are for executors, and with instances: 0 there are none (the driver pod has no GPU); leave one of them out",
+            "gpus",
+        ),
+        Rule(
+            f"self.gpus == 0 || !{is_given('tasksPerExecutor')} || self.tasksPerExecutor % self.gpus == 0 || "
+            "self.gpus % self.tasksPerExecutor == 0",
+            "tasks do not share gpus evenly: each task must have whole GPUs, or each GPU must have the same number of tasks; let "
+            "one of tasksPerExecutor and gpus be a multiple of the other",
+            "tasksPerExecutor",
+        ),
+    )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, ClassVar, Final, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from checkpoint_protocol.manifest.rules import Rule, is_given, none_is, text
 from checkpoint_protocol.manifest.sections import Section, is_absent
 from checkpoint_protocol.tables import Mode
 
@@ -77,19 +77,28 @@ class IcebergSink(IcebergTableName):
         "Iceberg's counts.",
     )
 
-    @model_validator(mode="after")
-    def _names_each_reference_once(self) -> IcebergSink:
-        if self.tag == self.branch:
-            raise ValueError("tag and branch are one name; give the tag another")
-        if self.tag == MAIN_BRANCH:
-            raise ValueError("main is a branch of each table; give the tag another name")
-        for field, name in (("branch", self.branch), ("tag", self.tag or "")):
-            if name.startswith(AUDIT_BRANCH_PREFIX):
-                raise ValueError(f"{field}: names that begin with {AUDIT_BRANCH_PREFIX} are those of audits; take another")
-        for name in self.snapshot_properties:
-            if not name or re.fullmatch(RESERVED_SUMMARY, name):
-                raise ValueError(f"snapshotProperties: {name!r} is what Iceberg or the commit says by itself; take another name")
-        return self
+    rules: ClassVar = (
+        Rule(f"!{is_given('tag')} || self.tag != self.branch", "tag and branch are one name; give the tag another", "tag"),
+        *(
+            Rule(
+                f"!{is_given(field)} || !self.{field}.startsWith({text(AUDIT_BRANCH_PREFIX)})",
+                f"names that begin with {AUDIT_BRANCH_PREFIX} are those of audits; take another",
+                field,
+            )
+            for field in ("branch", "tag")
+        ),
+        Rule(
+            f"!{is_given('tag')} || self.tag != '{MAIN_BRANCH}'",
+            "main is a branch of each table; give the tag another name",
+            "tag",
+        ),
+        none_is(
+            f"one == '' || one.matches({text(RESERVED_SUMMARY)})",
+            "self.snapshotProperties",
+            "'{}' is what Iceberg or the commit says by itself; take another name",
+            "snapshotProperties",
+        ),
+    )
 
 
 def title_of(catalog: str, table: str, branch: str) -> str:

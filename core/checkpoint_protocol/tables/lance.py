@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Annotated, ClassVar, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from checkpoint_protocol.manifest.rules import Rule, is_given, text
 from checkpoint_protocol.manifest.sections import Section, Uri, is_absent
 from checkpoint_protocol.tables import Mode
 
@@ -14,7 +15,6 @@ from checkpoint_protocol.tables import Mode
 EPOCH_VARIABLE: Final = "{epoch}"
 #: What Lance takes as the name of a tag, with the variable, but for one ending (below).
 _TAG: Final = r"^([0-9A-Za-z_-]|\{epoch\})+(\.([0-9A-Za-z_-]|\{epoch\})+)*$"
-_REFUSED_TAG_ENDING: Final = ".lock"
 #: The storage versions that keep blobs in the data files themselves.
 BLOB_VERSIONS: Final = ("2.0", "2.1")
 
@@ -26,11 +26,13 @@ class LanceDatasetPlace(Section):
 
     uri: Uri = Field(description="The URI of the dataset, e.g. s3://bucket/name.lance")
 
-    @model_validator(mode="after")
-    def _is_what_lance_reads(self) -> Self:
-        if "://" in self.uri and "%" in self.uri:
-            raise ValueError("Lance takes %20 and the like in a URI for other characters; use a name without %")
-        return self
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!self.uri.contains('://') || !self.uri.contains('%')",
+            "Lance takes %20 and the like in a URI for other characters; use a name without %",
+            "uri",
+        ),
+    )
 
     @property
     def title(self) -> str:
@@ -79,14 +81,15 @@ class LanceLayout(Section):
         description="Columns of lists of numbers that are stored as vectors, which are lists of a fixed size.",
     )
 
-    @model_validator(mode="after")
-    def _has_what_the_version_can(self) -> Self:
-        if self.blob_columns and self.data_storage_version not in BLOB_VERSIONS:
-            raise ValueError(
-                f"blobColumns needs dataStorageVersion {' or '.join(BLOB_VERSIONS)}: later ones put large values into objects of "
-                "their own, which seals do not name"
-            )
-        return self
+    rules: ClassVar = (
+        Rule(
+            f"self.blobColumns.size() == 0 || ({is_given('dataStorageVersion')} && self.dataStorageVersion in "
+            f"[{', '.join(text(version) for version in BLOB_VERSIONS)}])",
+            f"blobColumns needs dataStorageVersion {' or '.join(BLOB_VERSIONS)}: later ones put large values into objects "
+            "of their own, which seals do not name",
+            "blobColumns",
+        ),
+    )
 
 
 class LanceSink(LanceDatasetPlace):
@@ -110,8 +113,11 @@ class LanceSink(LanceDatasetPlace):
         "in pylance.",
     )
 
-    @model_validator(mode="after")
-    def _has_a_tag_that_lance_takes(self) -> Self:
-        if self.tag is not None and self.tag.endswith(_REFUSED_TAG_ENDING):
-            raise ValueError(f"Lance takes no tag that ends with {_REFUSED_TAG_ENDING}; take another name")
-        return self
+    rules: ClassVar = (
+        *LanceDatasetPlace.rules,
+        Rule(
+            f"!{is_given('tag')} || !self.tag.endsWith('.lock')",
+            "Lance takes no tag that ends with .lock; take another name",
+            "tag",
+        ),
+    )

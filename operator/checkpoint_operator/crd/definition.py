@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import yaml
 
-from checkpoint_operator.crd.rules import RULES
+from checkpoint_operator.crd.rules import rules_of
 from checkpoint_operator.crd.schema import Schema, schema_of
 from checkpoint_operator.crd.status_model import UNOBSERVED_STATUS, Status
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND, CheckpointedWrite, Spec
@@ -81,7 +81,7 @@ def _root() -> Schema:
             "spec": schema_of(Spec),
             "status": {**schema_of(Status), "default": UNOBSERVED_STATUS},
         },
-        "x-kubernetes-validations": [rule.as_schema() for rule in RULES[CheckpointedWrite]],
+        "x-kubernetes-validations": [rule.as_schema() for rule in rules_of(CheckpointedWrite)],
     }
 
 

@@ -19,10 +19,10 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from checkpoint_operator.crd import status_model
-from checkpoint_operator.crd.rules import LIST_KEYS, RULES
-from checkpoint_operator.crd.rules.cel import text
+from checkpoint_operator.crd.rules import LIST_KEYS, rules_of
 from checkpoint_protocol.manifest import quantities, workloads
 from checkpoint_protocol.manifest.problems import form_of
+from checkpoint_protocol.manifest.rules import text
 from checkpoint_protocol.places.uris import URI_PATTERN
 
 Schema = dict[str, Any]
@@ -55,7 +55,7 @@ def schema_of(model: type[BaseModel]) -> Schema:
         schema["required"] = required
     if properties:
         schema["properties"] = properties
-    if rules := RULES.get(model):
+    if rules := rules_of(model):
         schema[_RULES] = [rule.as_schema() for rule in rules]
     return schema
 

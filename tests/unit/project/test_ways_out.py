@@ -194,7 +194,7 @@ def said_of_manifests() -> Iterator[str]:
         with pytest.raises(ManifestInvalid) as caught:
             parse_manifest(manifest(**correction.refused))
         yield from caught.value.problems
-        if correction.cluster_says is not None:
+        if correction.cluster_says:
             yield correction.cluster_says
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.manifest import rules, sections
 from checkpoint_protocol.manifest.sources.source import without_reading
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND, ManifestInvalid, Spec, parse_manifest
 from checkpoint_protocol.tables.lance import LanceSink
@@ -64,6 +67,25 @@ def test_a_right_manifest_is_taken(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize("changes", BAD.values(), ids=BAD)
 def test_a_wrong_manifest_is_refused(changes: dict[str, Any]) -> None:
     assert problems(manifest(**changes))
+
+
+def test_each_rule_is_broken_by_a_wrong_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
+    all_rules, seen = set[rules.Rule](), set[rules.Rule]()
+
+    def noted(of_section: tuple[rules.Rule, ...], section: str) -> Iterator[tuple[str, str]]:
+        all_rules.update(of_section)
+        for rule in of_section:
+            if problems := list(rules.broken((rule,), section)):
+                seen.add(rule)
+                yield from problems
+
+    monkeypatch.setattr(sections, "broken", noted)
+    for wrong in [*GOOD.values(), *BAD.values(), *(correction.refused for correction in CORRECTIONS)]:
+        with contextlib.suppress(ManifestInvalid):
+            parse_manifest(manifest(**wrong))
+
+    assert len(all_rules) > 90
+    assert all_rules == seen
 
 
 @pytest.mark.parametrize("correction", CORRECTIONS, ids=lambda correction: correction.says[:60])
@@ -259,16 +281,16 @@ def test_an_unsupported_mode_is_refused_and_the_supported_ones_are_listed(mode: 
 
 def test_a_partitioning_without_create_is_refused() -> None:
     (line,) = problems(manifest(spec__sink__partitionBy=[{"column": "day"}]))
-    assert line == "spec.sink: partitionBy needs create: true (an existing table keeps its own partitioning)"
+    assert line == "spec.sink.partitionBy: partitionBy needs create: true (an existing table keeps its own partitioning)"
 
 
 def test_a_partitioning_of_a_lance_dataset_is_refused() -> None:
     sink = {"lance": {"uri": "/x.lance"}, "create": True, "partitionBy": [{"column": "day"}]}
-    assert problems(manifest(spec__sink=sink)) == ("spec.sink: partitionBy applies to iceberg only",)
+    assert problems(manifest(spec__sink=sink)) == ("spec.sink.partitionBy: partitionBy applies to iceberg only",)
 
 
 def test_creating_no_table_is_refused() -> None:
-    assert problems(manifest(spec__sink={"none": {}, "create": True})) == ("spec.sink: create does not apply to none",)
+    assert problems(manifest(spec__sink={"none": {}, "create": True})) == ("spec.sink.create: create does not apply to none",)
 
 
 def test_a_partition_transform_that_is_not_supported_is_refused_and_the_supported_ones_are_listed() -> None:
@@ -290,7 +312,7 @@ def test_a_transform_that_is_not_spelled_as_iceberg_does_is_refused(transform: s
 
 def test_a_property_that_is_not_sparks_is_refused_and_named() -> None:
     (line,) = problems(manifest(spec__sparkConf={"executor.memory": "1g"}))
-    assert line == "spec: sparkConf: 'executor.memory' is not a Spark property (they start with 'spark.', without = or spaces)"
+    assert line == ("spec.sparkConf: 'executor.memory' is no property of Spark (they begin with 'spark.', without = or spaces)")
 
 
 def test_two_places_of_code_are_refused() -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import Field, model_validator
 
 from checkpoint_protocol.manifest.quantities import Size
+from checkpoint_protocol.manifest.rules import Rule, exactly_one_of, is_given, named_once
 from checkpoint_protocol.manifest.sections import Section, is_absent
 from checkpoint_protocol.places.kafka_settings import BrokerAddress
 
@@ -73,25 +74,34 @@ class KafkaSource(Section):
         default=DEFAULT_SPLIT_SIZE, gt=0, description="The most bytes of input in one split, as an estimate."
     )
 
+    rules: ClassVar = (
+        exactly_one_of("topics", "pattern"),
+        named_once(
+            "self.topics",
+            "the topic {} is named twice, so that its rows would come twice; name it once",
+            "topics",
+            unless=f"!{is_given('topics')}",
+        ),
+        Rule(
+            "self.format == 'json' || self.types.size() == 0",
+            "types belong to format: json; leave them out, or cast in a step",
+            "types",
+        ),
+        Rule(
+            "self.format == 'json' || self.metadata.size() == 0",
+            "metadata belongs to format: json: raw has these columns; leave it out",
+            "metadata",
+        ),
+    )
+
     @model_validator(mode="after")
-    def _names_topics(self) -> KafkaSource:
-        if (self.topics is None) == (self.pattern is None):
-            raise ValueError("exactly one of topics and pattern is expected")
-        if self.topics is not None and (twice := next((name for name in self.topics if self.topics.count(name) > 1), None)):
-            raise ValueError(f"topics: {twice} is named twice, so that its rows would come twice; name it once")
+    def _has_a_pattern_that_python_reads(self) -> KafkaSource:
+        # No rule: CEL has expressions of another kind, and cannot try one.
         if self.pattern is not None:
             try:
                 re.compile(self.pattern)
             except (re.error, OverflowError, RecursionError) as error:
                 raise ValueError(f"pattern: it is no regular expression: {error}") from None
-        return self
-
-    @model_validator(mode="after")
-    def _says_of_json_what_is_of_json(self) -> KafkaSource:
-        if self.format != "json" and self.types:
-            raise ValueError("types belong to format: json; leave them out, or cast in a step")
-        if self.format != "json" and self.metadata:
-            raise ValueError("metadata belongs to format: json: raw has these columns; leave it out")
         return self
 
     @property

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, JsonValue
 
 from checkpoint_protocol.manifest.quantities import Size
+from checkpoint_protocol.manifest.rules import Rule, count_of_given, exactly_one_of, is_given, none_is, text
 from checkpoint_protocol.manifest.sections import Section, SparkPath, Uri, is_absent
 from checkpoint_protocol.manifest.sources.kafka_source import EDITABLE_FIELDS as EDITABLE_KAFKA_FIELDS
 from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
@@ -23,7 +23,7 @@ from checkpoint_protocol.tables.iceberg import IcebergTableName
 from checkpoint_protocol.tables.lance import LanceDatasetPlace
 
 #: In an option's name these say that its value is a secret, ...
-SECRET_WORDS: Final = ("password", "passwd", "passphrase", "pwd", "secret", "token", "credential", "apikey", "api_key", "api.key")
+_SECRET_NAME: Final = r"(?i)password|passwd|passphrase|pwd|secret|token|credential|api[_.]?key"  # noqa: S105 a pattern
 #: ... which is then the name of a variable of the driver's environment, and stands in no manifest and no record.
 VARIABLE_PATTERN: Final = r"\$\{env:[A-Za-z_][A-Za-z0-9_]*\}"
 #: Texts that other systems write for NULL. CSV takes none of them for NULL unless the manifest says so.
@@ -109,21 +109,21 @@ class FilesSource(Section):
     )
     split_size: Size = Field(default=DEFAULT_SPLIT_SIZE, gt=0, description="The most bytes of input in one split.")
 
-    @model_validator(mode="after")
-    def _says_of_text_what_is_of_text(self) -> FilesSource:
-        if self.csv is not None and self.format != "csv":
-            raise ValueError(f"csv belongs to format: csv, and the format is {self.format}; leave it out")
-        if not self.is_text and self.types and self.partitions == "Ignore":
-            raise ValueError(
-                "types belong to CSV and JSON: Parquet files have types of their own, and so have the columns of binary files; "
-                "leave them out, or cast in a step"
-            )
-        if not self.is_text and self.compression != "Auto":
-            raise ValueError(
-                "compression belongs to CSV and JSON: a Parquet file says how it is compressed, and the content of binary files "
-                "is taken as it is; leave it out"
-            )
-        return self
+    rules: ClassVar = (
+        Rule(f"!{is_given('csv')} || self.format == 'csv'", "csv belongs to format: csv; leave it out", "csv"),
+        Rule(
+            "self.format in ['csv', 'json'] || self.partitions == 'Auto' || self.types.size() == 0",
+            "types belong to CSV and JSON: Parquet files have types of their own, and so have the columns of binary files; "
+            "leave them out, or cast in a step",
+            "types",
+        ),
+        Rule(
+            "self.format in ['csv', 'json'] || self.compression == 'Auto'",
+            "compression belongs to CSV and JSON: a Parquet file says how it is compressed, and the content of binary files "
+            "is taken as it is; leave it out",
+            "compression",
+        ),
+    )
 
     @property
     def title(self) -> None:
@@ -164,11 +164,9 @@ class IcebergSource(IcebergTableName):
     )
     split_size: Size = Field(default=DEFAULT_SPLIT_SIZE, gt=0, description="The most bytes of input in one split.")
 
-    @model_validator(mode="after")
-    def _names_one_snapshot(self) -> IcebergSource:
-        if self.snapshot_id is not None and self.branch is not None:
-            raise ValueError("at most one of snapshotId and branch is expected")
-        return self
+    rules: ClassVar = (
+        Rule(f"{count_of_given('snapshotId', 'branch')} <= 1", "at most one of snapshotId and branch is expected"),
+    )
 
     @property
     def row_position(self) -> str:
@@ -217,26 +215,27 @@ class SparkSource(Section):
         description="The columns that identify a row. Together they must be unique, and none may be NULL."
     )
 
-    @model_validator(mode="after")
-    def _is_one_thing(self) -> SparkSource:
-        if (self.format is None) == (self.table is None):
-            raise ValueError("exactly one of format and table is expected")
-        if self.table is not None and self.paths:
-            raise ValueError("a table has no paths; leave them out, or name a format instead of the table")
-        return self
-
-    @model_validator(mode="after")
-    def _holds_no_secret(self) -> SparkSource:
-        for name, value in self.options.items():
-            lower = name.lower()
-            if any(word in lower for word in SECRET_WORDS) and not re.fullmatch(VARIABLE_PATTERN, value):
-                raise ValueError(f"options.{name} is a secret; say ${{env:NAME}}, a variable of the driver's environment")
-            text = value.lower()
-            if ("password=" in text and "password=${env:" not in text) or re.search(_USER_INFO, value):
-                raise ValueError(
-                    f"options.{name} has a password in it; say ${{env:NAME}} in its place, a variable of the driver's environment"
-                )
-        return self
+    rules: ClassVar = (
+        exactly_one_of("format", "table"),
+        Rule(
+            f"!{is_given('table')} || self.paths.size() == 0",
+            "a table has no paths; leave them out, or name a format instead of the table",
+            "paths",
+        ),
+        none_is(
+            f"one.matches({text(_SECRET_NAME)}) && !self.options[one].matches({text(f'^{VARIABLE_PATTERN}$')})",
+            "self.options",
+            "{} is a secret; say ${env:NAME}, a variable of the driver's environment",
+            "options",
+        ),
+        none_is(
+            "(self.options[one].matches('(?i)password=') && !self.options[one].matches('(?i)password=[$]{env:')) || "
+            f"self.options[one].matches({text(_USER_INFO)})",
+            "self.options",
+            "{} has a password in it; say ${env:NAME} in its place, a variable of the driver's environment",
+            "options",
+        ),
+    )
 
 
 class ProgramSource(Section):
@@ -258,11 +257,7 @@ class ProgramSource(Section):
         description="The program passes a streaming DataFrame to job.stream. Each micro-batch is one epoch, and one commit.",
     )
 
-    @model_validator(mode="after")
-    def _knows_its_rows(self) -> ProgramSource:
-        if (self.key_columns is None) == (self.stream is None):
-            raise ValueError("exactly one of keyColumns and stream is expected")
-        return self
+    rules: ClassVar = (exactly_one_of("keyColumns", "stream"),)
 
 
 Positional = FilesSource | IcebergSource | LanceSource | KafkaSource
@@ -278,11 +273,7 @@ class UnionMember(Section):
     iceberg: IcebergSource | None = Field(default=None, exclude_if=is_absent)
     lance: LanceSource | None = Field(default=None, exclude_if=is_absent)
 
-    @model_validator(mode="after")
-    def _is_one(self) -> UnionMember:
-        if sum(given is not None for given in (self.files, self.iceberg, self.lance)) != 1:
-            raise ValueError("exactly one of files, iceberg and lance is expected")
-        return self
+    rules: ClassVar = (exactly_one_of("files", "iceberg", "lance"),)
 
     @property
     def named(self) -> FilesSource | IcebergSource | LanceSource:
@@ -316,16 +307,19 @@ class Source(Section):
         "x is null)",
     )
 
-    @model_validator(mode="after")
-    def _is_one(self) -> Source:
-        given = (self.files, self.iceberg, self.lance, self.kafka, self.spark, self.program, self.union)
-        if sum(one is not None for one in given) != 1:
-            raise ValueError("exactly one of files, iceberg, lance, kafka, spark, program and union is expected")
-        if self.where is not None and (self.keyed is not None or self.stream is not None):
-            raise ValueError("where does not go with spark and program; say it in sql, or in the program")
-        if self.columns is not None and self.program is not None:
-            raise ValueError("columns do not go with program: it selects by itself")
-        return self
+    rules: ClassVar = (
+        exactly_one_of("files", "iceberg", "lance", "kafka", "spark", "program", "union"),
+        Rule(
+            f"!{is_given('where')} || !({is_given('spark')} || {is_given('program')})",
+            "where does not go with spark and program; say it in sql, or in the program",
+            "where",
+        ),
+        Rule(
+            f"!{is_given('columns')} || !{is_given('program')}",
+            "columns do not go with program: it selects by itself",
+            "columns",
+        ),
+    )
 
     @property
     def members(self) -> tuple[Positional, ...]:

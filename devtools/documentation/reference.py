@@ -19,6 +19,7 @@ from checkpoint_operator.metrics.counters import Metrics
 from checkpoint_protocol.places.kafka_settings import KafkaEntry
 from checkpoint_protocol.places.settings import CatalogSettings
 from checkpoint_protocol.places.storage import StorageEntry
+from devtools.documentation.python_calls import python_page
 
 ROOT: Final = Path(__file__).parents[2]
 #: Kept in the repository, unlike the other pages: people read it there.
@@ -35,6 +36,7 @@ def pages() -> dict[str, str]:
         "settings": _settings,
         "values": _values,
         "commands": _commands,
+        "python": python_page,
         "phases": _phases,
         "metrics": _metrics,
     }

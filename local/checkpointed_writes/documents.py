@@ -4,70 +4,69 @@ from __future__ import annotations
 
 import datetime
 import os
-import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from checkpoint_protocol.manifest.spec import ManifestInvalid
-
-#: What installers put into place, which every process finds.
-_INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
+from checkpointed_writes.choices import label_of
+from checkpointed_writes.functions import TextModule, folder_of, is_importable
 
 
 def plain_manifest(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the manifest as plain data. ManifestInvalid where something in it can be none.
 
-    A function, or a class, of a module becomes `module:name`. Where spec.code is not set, it is the folder that the first such
-    module lies in, unless that is installed.
+    A function, or a class, of a module becomes `module:name`. One of a notebook or of the script that runs is written to a module
+    (see functions.py), in the folder of that. Where spec.code is not set, it is the folder that the modules lie in, unless they
+    are installed.
     """
-    folders: list[Path] = []
-    made: dict[str, Any] = _plain(document, "", folders)
+    code = _Code(TextModule(f"{label_of(str((document.get('metadata') or {}).get('name', ''))).replace('-', '_')}_steps"))
+    made: dict[str, Any] = _plain(document, "", code)
     spec = made.get("spec")
+    if len(folders := sorted(code.folders)) > 1:
+        named = " and ".join(map(str, folders))
+        raise ManifestInvalid((f"spec.code: the functions lie in {named}; put them into one folder, or into one module",))
+    if code.written_to is not None:
+        code.written.write(code.written_to)
     if folders and isinstance(spec, dict) and not spec.get("code"):
         spec["code"] = {"path": str(folders[0])}
     return made
 
 
-def _plain(value: Any, place: str, folders: list[Path]) -> Any:
+@dataclass(slots=True)
+class _Code:
+    """The folders of the functions, and the module for those that no other process can import."""
+
+    written: TextModule
+    written_to: Path | None = None
+    folders: set[Path] = field(default_factory=set)
+
+
+def _plain(value: Any, place: str, code: _Code) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Mapping):
-        return {str(name): _plain(one, f"{place}.{name}".lstrip("."), folders) for name, one in value.items()}
+        return {str(name): _plain(one, f"{place}.{name}".lstrip("."), code) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one, f"{place}.{number}", folders) for number, one in enumerate(value)]
+        return [_plain(one, f"{place}.{number}", code) for number, one in enumerate(value)]
     if isinstance(value, os.PathLike | datetime.date):
         return str(value)
     if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
         return value.item()
     if callable(value):
-        return _name_of(value, place, folders)
+        return _name_of(value, place, code)
     raise ManifestInvalid((f"{place}: a {type(value).__qualname__} is no plain data; give text, numbers, lists and dicts",))
 
 
-def _name_of(function: Callable[..., Any], place: str, folders: list[Path]) -> str:
-    name, module_name = getattr(function, "__qualname__", ""), getattr(function, "__module__", "")
-    module = sys.modules.get(module_name)
-    if module_name == "__main__" or getattr(module, name, None) is not function:
-        title = name.rpartition(".")[2] if name.rpartition(".")[2].isidentifier() else "step"
-        why = (
-            f"{place}: {_described(function, name, module_name)}, which another process cannot import; put it into a file of its "
-            f"own, for example steps.py, and say 'call': 'steps:{title}' and 'code': {{'path': FOLDER_OF_THE_FILE}}"
-        )
-        raise ManifestInvalid((why,))
-    file = getattr(module, "__file__", None)
-    if file is not None and _INSTALLED.isdisjoint(Path(file).parts):
-        # A package lies as many folders deep as its name has parts.
-        depth = module_name.count(".") + (Path(file).stem == "__init__")
-        folders.append(Path(file).resolve().parents[depth])
-    return f"{module_name}:{name}"
-
-
-def _described(function: Callable[..., Any], name: str, module: str) -> str:
-    if name.endswith("<lambda>"):
-        return "it is a lambda"
-    if not name:
-        return f"it is a {type(function).__qualname__}"
-    if module == "__main__":
-        return f"{name} is of a notebook's cell, or of the script that runs"
-    return f"{name} is no function or class at the top of the module {module}"
+def _name_of(function: Callable[..., Any], place: str, code: _Code) -> str:
+    folder = folder_of(function)
+    if is_importable(function):
+        name = f"{function.__module__}:{function.__qualname__}"
+    else:
+        folder = folder or Path.cwd()
+        name = f"{code.written.name}:{code.written.add(function, place)}"
+        code.written_to = folder
+    if folder is not None:
+        code.folders.add(folder)
+    return name

@@ -35,6 +35,7 @@ def check_all(manifest: CheckpointedWrite | None, settings: Settings | None, fin
     """Check what could be read: None stands for a manifest or settings that could not, which the findings say already."""
     prediction = _check_spec(manifest, settings, findings) if manifest is not None else None
     return Report(
+        name=manifest.metadata.name if manifest is not None else None,
         valid=not findings.problems,
         problems=tuple(findings.problems),
         notes=tuple(findings.notes),

@@ -69,6 +69,7 @@ class Prediction(Shown):
 class Report(Shown):
     """The whole answer."""
 
+    name: str | None = Field(description="Of the write; null where the manifest cannot be read.")
     valid: bool
     problems: tuple[Problem, ...]
     notes: tuple[str, ...]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import datetime
-import functools
 import importlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -74,43 +73,6 @@ def test_code_that_the_manifest_names_and_what_is_installed_stay(steps: ModuleTy
 
     assert named["spec"]["code"] == {"path": str(tmp_path / "elsewhere")}
     assert "code" not in installed["spec"]
-
-
-def _of_a_cell() -> None:
-    pass
-
-
-_of_a_cell.__module__ = "__main__"
-
-
-@pytest.mark.parametrize(
-    ("give", "said"),
-    [
-        (lambda _: _of_a_cell, "_of_a_cell is of a notebook's cell, or of the script that runs"),
-        (lambda _: lambda row: row, "it is a lambda"),
-        (
-            lambda steps: steps.embed(1),
-            "embed.<locals>.inner is no function or class at the top of the module",
-        ),
-        (lambda steps: functools.partial(steps.embed), "it is a partial"),
-        (lambda steps: steps.Model().method, "Model.method is no function or class at the top of the module"),
-        (lambda steps: steps.Model(), "it is a Model"),
-    ],
-    ids=["a cell", "a lambda", "a nested function", "a partial", "a method", "an instance"],
-)
-def test_what_no_other_process_can_import_is_refused_with_the_lines_to_write(
-    steps: ModuleType, give: Callable[[ModuleType], Any], said: str, tmp_path: Path
-) -> None:
-    with pytest.raises(ManifestInvalid) as refused:
-        plain_manifest(a_manifest(give(steps)))
-
-    assert refused.value.message.startswith(f"spec.steps.0.call: {said}")
-    assert "put it into a file of its own, for example steps.py, and say 'call': 'steps:" in refused.value.message
-    assert "checkpointed_writes" not in refused.value.message
-    (tmp_path / "steps.py").write_text("def step(row): return row")
-    assert manifest_of(plain_manifest(a_manifest("steps:step", code={"path": tmp_path})), tmp_path).spec.code.path == str(
-        tmp_path
-    )
 
 
 @pytest.mark.parametrize(

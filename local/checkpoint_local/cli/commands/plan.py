@@ -35,7 +35,7 @@ def plan_command(file: Path, settings_file: Path | None, output: str) -> int:
         return exits.MANIFEST_WRONG
     manifest, settings = files
     try:
-        plan = _plan(manifest, settings)
+        plan = plan_of(manifest, settings)
     except CheckpointError as error:
         say_error(error, console)
         return exits.code_of(error)
@@ -46,7 +46,8 @@ def plan_command(file: Path, settings_file: Path | None, output: str) -> int:
     return exits.DONE
 
 
-def _plan(manifest: CheckpointedWrite, settings: Settings) -> ShownPlan:
+def plan_of(manifest: CheckpointedWrite, settings: Settings) -> ShownPlan:
+    """Return what a run would do, and the files of the code."""
     spec, store = manifest.spec, open_existing(manifest.spec.checkpoint.uri, settings)
     if not is_of_a_cluster(manifest, store):
         return _with_code(manifest, store, code_archive(spec, settings), None)

@@ -29,14 +29,10 @@ def status_command(file: Path, settings_file: Path | None, output: str) -> int:
         return exits.MANIFEST_WRONG
     manifest, settings = files
     try:
-        store = open_existing(manifest.spec.checkpoint.uri, settings)
-        status = read_status(manifest, store)
+        status = status_of(manifest, settings)
     except CheckpointError as error:
         say_error(error, console)
         return exits.code_of(error)
-    commit = committed.commit_of(status) if status.phase == "Committed" else None
-    presence = None if commit is None else committed.find_presence(commit, manifest.spec.sink, settings, console)
-    status = status.model_copy(update={"table": presence, "stages": _stages(manifest, settings, store, status)})
     if output == "table":
         _print(answers(), status)
     else:
@@ -46,12 +42,22 @@ def status_command(file: Path, settings_file: Path | None, output: str) -> int:
     if status.identity_changed:
         changed = " and ".join(f"spec.{part}" for part in status.identity_changed)
         say_problem(console, f"error: IdentityChanged: {changed}: not what the write {status.name!r} began with")
-    is_lost = commit is not None and committed.say(presence, commit, file, console)
+    commit = committed.commit_of(status) if status.phase == "Committed" else None
+    is_lost = commit is not None and committed.say(status.table, commit, file, console)
     if status.identity_changed:
         return exits.MANIFEST_WRONG
     if status.errors or is_lost:
         return exits.FAILED
     return exits.COMMITTED if status.phase == "Committed" else exits.NOT_COMMITTED
+
+
+def status_of(manifest: CheckpointedWrite, settings: Settings) -> StoredStatus:
+    """Return where the write stands, with what its table shows and what a run would do. Says on stderr what cannot be read."""
+    store = open_existing(manifest.spec.checkpoint.uri, settings)
+    status = read_status(manifest, store)
+    commit = committed.commit_of(status) if status.phase == "Committed" else None
+    presence = None if commit is None else committed.find_presence(commit, manifest.spec.sink, settings, messages())
+    return status.model_copy(update={"table": presence, "stages": _stages(manifest, settings, store, status)})
 
 
 def _stages(

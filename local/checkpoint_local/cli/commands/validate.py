@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import yaml
 from rich.console import Console
@@ -24,25 +24,37 @@ from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.places.settings import Settings
 
 _MOST_COLUMNS: Final = 50
+_T = TypeVar("_T")
 
 
 def validate_command(file: Path, settings_file: Path | None, output: str) -> int:
     """Check everything, show it, and return the exit code."""
-    findings = Findings()
-    manifest = _manifest(file, findings)
-    settings = _settings(settings_file, file, findings)
-    if manifest is not None and settings is not None:
-        _check_committed(manifest, settings, file, findings)
-    try:
-        check_java()
-    except CheckpointError as error:
-        findings.error("java", error)
-    report = _with_places(check_all(manifest, settings, findings), file, settings_file)
+    found = report_of(lambda: load_manifest(file), lambda: load_settings(find_settings(settings_file, file)), file)
+    report = _with_places(found, file, settings_file)
     if output == "table":
-        _print(manifest, report)
+        _print(report)
     else:
         print_data(report, output)
     return exits.DONE if report.valid else exits.MANIFEST_WRONG
+
+
+def report_of(manifest_of: Callable[[], CheckpointedWrite], settings_of: Callable[[], Settings], file: Path) -> Report:
+    """Check everything, whatever the checks before have found. `file`: what the manifest is called in messages."""
+    findings = Findings()
+    manifest = _try(manifest_of, "", findings)
+    settings = _try(settings_of, "settings", findings)
+    if manifest is not None and settings is not None:
+        _check_committed(manifest, settings, file, findings)
+    _try(check_java, "java", findings)
+    return check_all(manifest, settings, findings)
+
+
+def _try(give: Callable[[], _T], field: str, findings: Findings) -> _T | None:
+    try:
+        return give()
+    except CheckpointError as error:
+        findings.error(field, error)
+        return None
 
 
 def _with_places(report: Report, file: Path, settings_file: Path | None) -> Report:
@@ -67,22 +79,6 @@ def _places_in(file: Path) -> Callable[[str], str | None]:
         return lambda _: None
 
 
-def _manifest(file: Path, findings: Findings) -> CheckpointedWrite | None:
-    try:
-        return load_manifest(file)
-    except CheckpointError as error:
-        findings.error("", error)
-        return None
-
-
-def _settings(given: Path | None, file: Path, findings: Findings) -> Settings | None:
-    try:
-        return load_settings(find_settings(given, file))
-    except CheckpointError as error:
-        findings.error("settings", error)
-        return None
-
-
 def _check_committed(manifest: CheckpointedWrite, settings: Settings, file: Path, findings: Findings) -> None:
     """Say, as `run` and `status` do, where what is committed is not in the table any more. `check_all` says the rest."""
     sink = manifest.spec.sink
@@ -100,7 +96,7 @@ def _check_committed(manifest: CheckpointedWrite, settings: Settings, file: Path
         findings.note(warning)
 
 
-def _print(manifest: CheckpointedWrite | None, report: Report) -> None:
+def _print(report: Report) -> None:
     console = messages()
     for problem in report.problems:
         say_problem(console, ": ".join(part for part in (problem.place, problem.path, problem.message) if part))
@@ -108,12 +104,12 @@ def _print(manifest: CheckpointedWrite | None, report: Report) -> None:
         console.print(f"note: {note}", style="yellow", markup=False)
     if report.problems:
         say_problem(console, f"{counted(len(report.problems), 'problem')} found; nothing was run")
-    elif manifest is not None and report.prediction is not None:
-        _print_prediction(answers(), manifest, report.prediction)
+    elif report.prediction is not None:
+        _print_prediction(answers(), report.name, report.prediction)
 
 
-def _print_prediction(out: Console, manifest: CheckpointedWrite, would: Prediction) -> None:
-    out.print(f"nothing wrong was found; a run of {manifest.metadata.name} would be like this", markup=False)
+def _print_prediction(out: Console, name: str | None, would: Prediction) -> None:
+    out.print(f"nothing wrong was found; a run of {name} would be like this", markup=False)
     read = "read by Spark"
     if would.source_files is not None:
         read = f"{counted(would.source_files, 'file')}, {size_text(would.source_bytes or 0)}"

@@ -1,4 +1,4 @@
-"""The page for the first own job, followed word by word in an empty folder: its files, its commands, and what they print."""
+"""The pages for the first own job, followed word by word in an empty folder: their files, commands, and what they print."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import yaml
 
 from tests.support.waiting import patience, until
 
-PAGE = Path(__file__).parents[2] / "docs" / "guides" / "your-own-files.md"
+GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+PAGE = GUIDES / "your-own-files.md"
 _BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 _FAILS = "preview write.yaml --rows 10"  # a row of the page fails, which it says
 
@@ -46,12 +47,13 @@ def run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_page_is_followed_word_by_word(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("page", "lines"), [("your-own-files", 10), ("python", 2)])
+def test_the_page_is_followed_word_by_word(tmp_path: Path, page: str, lines: int) -> None:
     folder = tmp_path / "own"
     folder.mkdir()
     printed = ""
     checked = 0
-    for language, text in _BLOCK.findall(PAGE.read_text()):
+    for language, text in _BLOCK.findall((GUIDES / f"{page}.md").read_text()):
         if named := re.match(r"# (\S+\.(?:py|yaml))\n", text):
             (folder / named[1]).write_text(text)
         elif language == "console":
@@ -64,7 +66,7 @@ def test_the_page_is_followed_word_by_word(tmp_path: Path) -> None:
             for line in text.replace("{folder}", str(folder)).splitlines():
                 assert line in " ".join(printed.split()) or line in printed, f"{line!r} is not in\n{printed}"
                 checked += 1
-    assert checked >= 10
+    assert checked >= lines
 
 
 def own_folder(folder: Path) -> Path:

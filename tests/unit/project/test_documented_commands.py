@@ -125,6 +125,7 @@ RUN_BY: Final = {
     ("docs/guides/settings.md", "checkpointed-write allow checkpointed-write.settings.yaml"): _BLOCKS,
     ("docs/guides/upsert.md", ".venv/bin/python examples/prepare_data.py"): _BLOCKS,
     ("docs/guides/upsert.md", ".venv/bin/checkpointed-write run examples/airports-upsert.yaml"): _BLOCKS,
+    ("docs/guides/python.md", "python make_input.py"): _PAGE,
     ("docs/guides/your-own-files.md", "python make_input.py"): _PAGE,
     ("docs/guides/your-own-files.md", "checkpointed-write validate write.yaml"): _PAGE,
     ("docs/guides/your-own-files.md", "checkpointed-write plan write.yaml"): _PAGE,

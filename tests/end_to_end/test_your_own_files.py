@@ -47,13 +47,13 @@ def run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(("page", "lines"), [("your-own-files", 10), ("python", 2)])
+@pytest.mark.parametrize(("page", "lines"), [("your-own-files.md", 10), ("python.md", 2)])
 def test_the_page_is_followed_word_by_word(tmp_path: Path, page: str, lines: int) -> None:
     folder = tmp_path / "own"
     folder.mkdir()
     printed = ""
     checked = 0
-    for language, text in _BLOCK.findall((GUIDES / f"{page}.md").read_text()):
+    for language, text in _BLOCK.findall((GUIDES / page).read_text()):
         if named := re.match(r"# (\S+\.(?:py|yaml))\n", text):
             (folder / named[1]).write_text(text)
         elif language == "console":

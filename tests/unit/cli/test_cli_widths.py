@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+import rich.progress
 from rich.console import Console
 
 from checkpoint_control.progress.epoch_progress import Progress
@@ -31,7 +32,7 @@ def bars(tmp_path: Path, width: int, *counts: Progress) -> list[str]:
     with Display(console, StoredWrite(tmp_path).manifest) as display:
         for one in counts:
             display.report(Report(None, one))
-            assert display._bar is not None
+            assert isinstance(display._bar, rich.progress.Progress)
             display._bar.refresh()
     return [line for line in re.split(r"[\r\n]", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "\r", shown.getvalue())) if line.strip()]
 

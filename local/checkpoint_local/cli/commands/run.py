@@ -36,6 +36,7 @@ from checkpoint_control.progress.epoch_progress import Progress as Counts
 from checkpoint_control.progress.epoch_progress import TimeLeft, describe, how_far, is_running, share_of, time_text
 from checkpoint_local.cli import committed, exits
 from checkpoint_local.cli.exits import read_files, say_error
+from checkpoint_local.cli.notebook_bar import NotebookBar
 from checkpoint_local.cli.printing import BAR_COLUMNS, BAR_FROM_WIDTH, TIME_COLUMNS, answers, messages, progress_line
 from checkpoint_local.java import notice
 from checkpoint_local.lock import Holder
@@ -139,7 +140,7 @@ def _interrupt(_signum: int, _frame: FrameType | None) -> None:
 
 @dataclass(slots=True)
 class Display:
-    """A live bar on a terminal; a line now and then elsewhere."""
+    """A live bar on a terminal and in a notebook; a line now and then elsewhere."""
 
     console: Console
     manifest: CheckpointedWrite
@@ -147,7 +148,7 @@ class Display:
     did_work: bool = False
     #: Rows that were sealed when it was decided what becomes of them, and are kept.
     rows_before: int | None = None
-    _bar: Progress | None = None
+    _bar: Progress | NotebookBar | None = None
     _task: TaskID | None = None
     _started: float = field(default_factory=time.monotonic)
     _last_plain: float = 0.0
@@ -168,6 +169,8 @@ class Display:
                 TextColumn("{task.description}"), *bar, TimeElapsedColumn(), console=self.console, transient=True
             )
             self._bar.start()
+        elif self.console.is_jupyter:
+            self._bar = NotebookBar()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -84,6 +84,7 @@ _NOT_THERE: Final = (
     "rich",
     "psutil",
     "pathspec",
+    "jinja2",
 )
 
 

@@ -160,6 +160,16 @@ class Write:
 
             return _plain(status_of(manifest, settings))
 
+    def report(self, path: str | os.PathLike[str] | None = None) -> Path:
+        """Write a page about the write, as `checkpointed-write report` does, and return its file."""
+        with self._loaded() as (manifest, settings):
+            from checkpoint_local.cli.commands.report import page_of, path_of
+
+            report, page = page_of(manifest, settings)
+            file = Path(path) if path is not None else path_of(report)
+            file.write_text(page, encoding="utf-8")
+            return file
+
     def to_yaml(self) -> str:
         """Return the manifest, as `checkpointed-write run` and `kubectl apply` take it."""
         with self._loaded() as (manifest, _):

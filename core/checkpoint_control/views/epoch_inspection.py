@@ -288,6 +288,8 @@ class EpochInspector:
             seal = self.reader.try_to_read(path, lambda: ledger.seals.read_seal(attempt, *place))
             if seal is None and place not in found:
                 self.reader.note_missing(path, "it counts")
+            if seal is not None:
+                self.reader.rows_sealed[path] = seal.rows_read
             return seal
 
         return [seal for seal in ledger.map_all(read_seal, places) if seal is not None]

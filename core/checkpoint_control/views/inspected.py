@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -201,12 +202,15 @@ _R = TypeVar("_R", bound=Record)
 class LenientReader:
     """Reads one store. `wrong`: by path, what cannot be read, or must be there and is not.
 
-    `strays`: objects seen so far that are no records.
+    `strays`: objects seen so far that are no records. `put_at`: when each listed object was put, by the store's clock.
+    `rows_sealed`: by path, the source rows of each seal that counts and was read.
     """
 
     store: ObjectStore
     strays: list[str] = field(default_factory=list)
     wrong: dict[str, str] = field(default_factory=dict)
+    put_at: dict[str, datetime] = field(default_factory=dict)
+    rows_sealed: dict[str, int] = field(default_factory=dict)
     _deletions: dict[str, bool | None] = field(default_factory=dict)
     _unanswered: int = 0
 
@@ -216,7 +220,12 @@ class LenientReader:
         return tuple(ShownError(object=path, message=message) for path, message in sorted(self.wrong.items()))
 
     def list(self, folder: str) -> list[str]:
-        return [stored.path for stored in self.store.list(folder)]
+        paths = []
+        for stored in self.store.list(folder):
+            paths.append(stored.path)
+            if stored.modified is not None:
+                self.put_at[stored.path] = stored.modified
+        return paths
 
     def read(self, path: str, model: type[_R]) -> _R | None:
         return self.try_to_read(path, lambda: read_record(self.store, path, model))

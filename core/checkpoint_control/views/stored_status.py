@@ -95,13 +95,13 @@ class StoredStatus(Shown):
         return self.phase == "Pending" and self.attempt is None
 
 
-def read_status(manifest: CheckpointedWrite, store: ObjectStore | None) -> StoredStatus:
+def read_status(manifest: CheckpointedWrite, store: ObjectStore | None, uid: str | None = None) -> StoredStatus:
     """Return the status of a manifest's write. None for a store that does not exist: then nothing was begun.
 
-    Raises Corrupt if even the write's name or epochs cannot be read.
+    `uid`: of the write, if known; otherwise its name on one machine is looked up. Raises Corrupt if even the write's name or
+    epochs cannot be read.
     """
-    uid = None
-    if store is not None:
+    if store is not None and uid is None:
         uid = writes.look_up_name(store, manifest.metadata.namespace, manifest.metadata.name)
     if store is None or uid is None:
         return _status(manifest, None, _empty_epoch(1), _empty_epoch(1), None, False, (), ())

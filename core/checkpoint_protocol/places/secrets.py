@@ -51,12 +51,13 @@ def secrets_of(settings: BaseModel | None, environment: Mapping[str, str], other
     named = {
         value
         for name, value in environment.items()
-        if len(value) >= _LEAST_OF_ENVIRONMENT and _says_secret(name.lower()) and not value.lower().startswith(("file:", "/"))
+        if len(value) >= _LEAST_OF_ENVIRONMENT and says_secret(name.lower()) and not value.lower().startswith(("file:", "/"))
     }
     return Secrets(frozenset(_spellings({*declared, *named})))
 
 
-def _says_secret(name: str) -> bool:
+def says_secret(name: str) -> bool:
+    """Whether the name of a variable or field, in lower case, says that its value is a secret."""
     return _SECRET_NAME.search(name) is not None and _PLACE_NAME.search(name) is None
 
 

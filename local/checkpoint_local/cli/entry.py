@@ -7,7 +7,20 @@ import sys
 from typing import Final
 
 #: What the extra `local` installs, as it is imported. pyproject.toml has the packages.
-_LOCAL: Final = ("click", "rich", "yaml", "psutil", "pathspec", "pyarrow", "pyiceberg", "lance", "pyspark", "pandas", "duckdb")
+_LOCAL: Final = (
+    "click",
+    "rich",
+    "yaml",
+    "psutil",
+    "pathspec",
+    "jinja2",
+    "pyarrow",
+    "pyiceberg",
+    "lance",
+    "pyspark",
+    "pandas",
+    "duckdb",
+)
 
 
 def why_not_local() -> str | None:

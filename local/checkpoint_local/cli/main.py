@@ -192,6 +192,28 @@ def trace(
 
 
 @main.command()
+@click.argument("file")
+@_settings
+@click.option(
+    "-o", "--output", metavar="PATH", help="Where the page is written; - for stdout. Default: NAME-report.html in this folder."
+)
+@click.option(
+    "--write",
+    metavar="UID_OR_NAME",
+    help="Report this write, given by its uid, its name, or namespace/name; FILE is then the URI of its checkpoint store.",
+)
+def report(file: str, settings: Path | None, output: str | None, write: str | None) -> None:
+    """Write an HTML page about the CheckpointedWrite in FILE: its commits, attempts, seals, and the rows that failed.
+
+    The page is one file, made from the records in the checkpoint store alone, and needs no network. The command changes nothing
+    in the store. Exit codes: 0 written, 1 a record could not be read (the page has the rest), 2 manifest, settings or URI wrong.
+    """
+    from checkpoint_local.cli.commands.report import report_command
+
+    sys.exit(report_command(file, settings, output, write))
+
+
+@main.command()
 @click.argument("file", type=_EXISTING)
 @_settings
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")

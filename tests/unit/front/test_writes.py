@@ -15,6 +15,7 @@ from checkpoint_protocol.identity import row_keys_of
 from checkpoint_protocol.manifest.spec import CheckpointedWrite, parse_manifest
 from checkpointed_writes import Write, WriteFailed
 from devtools.documentation.python_calls import python_page
+from tests.support.stored_writes import StoredWrite
 
 ROWS = cw.read_parquet("in/*.parquet").step("m:f")
 
@@ -213,3 +214,15 @@ def test_previews_and_results_draw_themselves_and_cut_and_escape_what_is_of_othe
     assert "&lt;i&gt;" in drawn
     result = cw.Result("t", 7, 1_000, 999, 1, 1, 1, "k/1", 2.25, was_committed=False)
     assert "<tr><td>rows read</td><td>1,000</td></tr>" in result._repr_html_()
+
+
+def test_a_report_is_written_where_it_is_asked_for_or_under_the_name_of_the_write(folder: Path) -> None:
+    stored = StoredWrite(folder / "store")
+    write = Write.of(stored.file)
+    with pytest.raises(WriteFailed) as unknown:
+        ROWS.write_lance("v.lance").report()
+    stored.begin()
+
+    assert unknown.value.reason == "WriteUnknown"
+    assert write.report() == Path(f"{stored.manifest.metadata.name}-report.html")
+    assert write.report("own.html").read_text() == write.report().read_text()

@@ -86,6 +86,7 @@ _NOT_THERE: Final = (
     "rich",
     "psutil",
     "pathspec",
+    "jinja2",
 )
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 
-from checkpoint_control.views.inspected import ShownAttempt, ShownEpoch, ShownStore, ShownSums, ShownWrite
+from checkpoint_control.views.inspected import ShownAttempt, ShownEpoch, ShownRowError, ShownStore, ShownSums, ShownWrite
 from checkpoint_control.views.inspection import inspect_store, open_existing
 from checkpoint_local.cli import exits
 from checkpoint_local.cli.exits import say_error
@@ -202,18 +202,21 @@ def _print_rows_that_failed(out: Console, epoch: ShownEpoch) -> None:
         return
     out.print(f"    {counted(len(rows), 'row')} quarantined; -o json has all, with tracebacks:")
     for row in rows[:_ROWS_LISTED]:
-        if row.key is not None:
-            where = f"row with {key_text(row.key, row.source or 0)}"
-        else:
-            unit = "line at byte" if row.unit == "bytes" else "row"
-            where = f"{unit} {row.start} of {row.file or _UNREADABLE}"
         out.print(
-            f"      {where}: {row.step}: {row.error}: {' '.join(row.message[:_MOST_OF_A_MESSAGE].split())}",
+            f"      {place_of(row)}: {row.step}: {row.error}: {' '.join(row.message[:_MOST_OF_A_MESSAGE].split())}",
             markup=False,
             soft_wrap=True,
         )
     if len(rows) > _ROWS_LISTED:
         out.print(f"      and {len(rows) - _ROWS_LISTED:,} more")
+
+
+def place_of(row: ShownRowError) -> str:
+    """Return which source row it is, by its key or its place in a file."""
+    if row.key is not None:
+        return f"row with {key_text(row.key, row.source or 0)}"
+    unit = "line at byte" if row.unit == "bytes" else "row"
+    return f"{unit} {row.start} of {row.file or _UNREADABLE}"
 
 
 def _sum_cells(sums: ShownSums) -> list[str]:

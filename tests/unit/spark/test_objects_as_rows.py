@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +22,6 @@ from checkpoint_work.steps.engine import Pipeline
 from checkpoint_work.steps.places import Place
 from checkpoint_work.steps.row_steps import rows_of_result
 from checkpoint_work.steps.values.taking import as_it_is
-from tests.unit.spark.test_steps import TEN
 
 
 class Color(str, Enum):  # noqa: UP042 - as most code has it
@@ -118,7 +118,6 @@ ORDER_ROW = {"number": 1, "price": PRICE, "pets": [{"name": "Rex", "breed": "pug
         ({Shape.ROUND}, {"round"}),
         ({Point(1)}, [{"x": 1, "y": 0.5}]),
     ],
-    ids=repr,
 )
 def test_a_value_is_what_it_holds(value: Any, kept: Any) -> None:
     found = as_it_is([value])[0]
@@ -174,7 +173,8 @@ def reused(row: dict[str, Any]) -> Box:
 
 
 def test_an_object_that_is_used_again_is_taken_as_it_was() -> None:
-    made = list(Pipeline([Step(call=f"{__name__}:reused", input="row")]).apply(TEN, Place("/in/a", "rows", 0), None))
+    ids = pa.record_batch({"id": range(10)})
+    made = list(Pipeline([Step(call=f"{__name__}:reused", input="row")]).apply(ids, Place("/in/a", "rows", 0), None))
 
     assert [row for batch in made for row in batch.to_pylist()] == [
         {"at": {"x": number, "y": 0.5}, "tags": ["red"] * number, "area": number / 2} for number in range(10)

@@ -52,7 +52,6 @@ from checkpoint_work.process.code import use_code
 from checkpoint_work.process.settings import log_traceback, masked, storage_settings
 from checkpoint_work.steps.batches import BatchT, Failed
 from checkpoint_work.steps.calling.calls import Surroundings
-from checkpoint_work.steps.columns import declared_output
 from checkpoint_work.steps.engine import Pipeline
 from checkpoint_work.steps.flow import Flow
 from checkpoint_work.steps.loading import closing_steps
@@ -76,13 +75,15 @@ class Preview:
     rows_read: int = 0
     given: list[pa.RecordBatch] = field(default_factory=list)
     failed: list[FailedRow] = field(default_factory=list)
+    _declared: pa.Schema | None = None
 
     def run(self, batches: Iterator[BatchT]) -> None:
         """Do the first rows of the batches. Raises what ends a task."""
         sets_apart = not self.keeps_groups
         with closing_steps():
             pipeline = Pipeline(self.launch.steps, around=Surroundings(sets_apart=sets_apart, write=self.launch.row_keys))
-            flow = Flow(pipeline, declared_output(self.launch.steps), sets_apart, self.most_rows)
+            self._declared = pipeline.declared
+            flow = Flow(pipeline, self._declared, sets_apart, self.most_rows)
             for finished in flow.finished(self._first(batches)):
                 self.given += finished.results(self._note)
             pipeline.end()
@@ -105,7 +106,7 @@ class Preview:
     def table(self) -> pa.Table:
         """Return the rows that the steps gave. Types that were inferred from a few rows each are united."""
         if not self.given:
-            return (declared_output(self.launch.steps) or pa.schema([])).empty_table()
+            return (self._declared or pa.schema([])).empty_table()
         return pa.concat_tables([pa.Table.from_batches([batch]) for batch in self.given], promote_options="permissive")
 
 

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
 
@@ -22,7 +23,7 @@ from tests.support.source_places import source_beside
 from tests.support.writes import SCHEMA, manifest_for, rows_of, write_inputs
 
 STEPS = """
-import asyncio, datetime, os
+import asyncio, datetime, os, typing
 from checkpointed_writes import RowError
 
 def note(row):
@@ -45,6 +46,13 @@ def fails(row):
 
 def dates(row):
     return {"id": row["id"], "day": datetime.date(2026, 11, 24), "bytes": b"\\x00\\xff", "list": [0.5, None], "none": None}
+
+class Found(typing.NamedTuple):
+    id: int
+    at: datetime.datetime
+
+def annotated(row) -> Found | None:
+    return None if row["id"] < 5 else Found(row["id"], datetime.datetime(2026, 11, 24))
 
 def batch(rows):
     return rows.slice(0, rows.num_rows // 2)
@@ -96,6 +104,14 @@ def test_a_batch_step_gets_as_many_rows_as_are_asked_for(folder: Path) -> None:
     found = previewed(folder, "batch", rows=10, step={"input": "arrow"})
 
     assert (found.rows_read, found.rows.num_rows) == (10, 5)
+
+
+@pytest.mark.parametrize(("rows", "ids"), [(5, []), (6, [5])])
+def test_the_columns_of_an_annotation_are_known_also_without_rows(folder: Path, rows: int, ids: list[int]) -> None:
+    found = previewed(folder, "annotated", rows=rows).rows
+
+    assert found.schema == pa.schema([("id", pa.int64()), ("at", pa.timestamp("us"))])
+    assert found["id"].to_pylist() == ids
 
 
 def test_rows_are_looked_for_that_where_takes(folder: Path) -> None:

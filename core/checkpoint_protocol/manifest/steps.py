@@ -81,8 +81,8 @@ class Step(Section):
         default=None,
         exclude_if=is_absent,
         description="The columns that the step returns, with types as in source.files.types. A column that a row lacks is "
-        "NULL. A column that is not listed here is refused. sink.create makes the table from these columns. Without output, "
-        "each row that a row step returns must have all columns.",
+        "NULL. A column that is not listed here is refused. sink.create makes the table from these columns. Default: "
+        "what the return annotation of a row step declares. Without both, each row of a row step must have all columns.",
     )
     concurrency: Annotated[int, Field(ge=1, le=MOST_CONCURRENT_CALLS)] | None = Field(
         default=None,

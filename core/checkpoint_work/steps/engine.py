@@ -77,13 +77,21 @@ class Pipeline:
         """
         self._note_call = note_call
         self._around = around or Surroundings()
-        self._steps = [(step, self._load(step)) for step in steps]
+        self._steps = [self._load(step) for step in steps]
         self._optional = frozenset(optional)
 
-    def _load(self, step: Step) -> Calls:
+    def _load(self, step: Step) -> _LoadedStep:
+        """Load a step. Where it declares no output, its annotation does."""
         self._note_call(step.label, "no rows yet: it was imported and made")
         loaded = load(step)
-        return Calls(step, loaded.function, loaded.is_async, self._around)
+        if step.output is None and loaded.output is not None:
+            step = step.model_copy(update={"output": loaded.output})
+        return step, Calls(step, loaded.function, loaded.is_async, self._around)
+
+    @property
+    def declared(self) -> pa.Schema | None:
+        """The columns that the last step declares, by its output or its annotation; None where it declares none."""
+        return declared_output([step for step, _ in self._steps])
 
     @property
     def waits(self) -> bool:
@@ -210,7 +218,7 @@ class Pipeline:
         It is what the last step declares, where it does; else see `new_table_types`. With `sets_apart`, rows that fail are passed
         over. NeedsChange(CodeFailed) names the first of them where no row is left.
         """
-        if (declared := declared_output([step for step, _ in self._steps])) is not None:
+        if (declared := self.declared) is not None:
             return declared
         types = TypesByName(batch.schema)
         failed: list[tuple[int, str, BaseException]] = []

@@ -16,6 +16,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_work.process.settings import loggable
+from checkpoint_work.steps.annotations import output_of, receiver_of
 from checkpoint_work.steps.calling import event_loop
 from checkpoint_work.steps.calling.event_loop import awaited, is_async
 from checkpoint_work.steps.failing.failures import cause_of
@@ -27,10 +28,11 @@ _CLOSE_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a step calls with its rows. `is_async`: what it gives has to be awaited."""
+    """What a step calls with its rows. `is_async`: what it gives has to be awaited. `output`: what its annotation declares."""
 
     function: _Callable
     is_async: bool
+    output: dict[str, str] | None = None
 
 
 _instances: dict[str, Loaded] = {}
@@ -99,14 +101,27 @@ def _make(step: Step) -> Loaded:
                 raise TypeError(f"{attribute} has no __call__ method")
             if callable(getattr(instance, "close", None)):
                 _to_close.append((step.result_json, step.label, instance))
-            return Loaded(instance, is_async(instance))
+            return _loaded(step, instance, instance)
     except CheckpointError:
         raise
     except BaseException as error:
         raise NeedsChange(
             reasons.CODE_FAILED, f"step {step.label!r}: making {attribute} raised {cause_of(error, step)}"
         ) from error
-    return Loaded(partial(_with_arguments, found, step.arguments) if step.arguments else found, is_async(found))
+    return _loaded(step, found, partial(_with_arguments, found, step.arguments) if step.arguments else found)
+
+
+def _loaded(step: Step, called: Any, function: _Callable) -> Loaded:
+    if step.input != "row":
+        return Loaded(function, is_async(called))
+    receive = receiver_of(called)
+    return Loaded(
+        function if receive is None else partial(_with_received, function, receive), is_async(called), output_of(called)
+    )
+
+
+def _with_received(function: _Callable, receive: _Callable, row: dict[str, Any]) -> Any:
+    return function(receive(row))
 
 
 def _with_arguments(function: Callable[..., Any], arguments: dict[str, Any], rows: Any) -> Any:

@@ -16,12 +16,15 @@ from checkpoint_work.steps.calling.memo_values import Memory, encode, memo_key, 
 from checkpoint_work.steps.failing.failures import Raised
 from checkpoint_work.steps.places import Place
 from checkpoint_work.steps.row_keys import NamedRow
-from checkpoint_work.steps.values.taking import as_it_is
+from checkpoint_work.steps.values.taking import row_of
 
 #: A row, and the number of the source row that it was made of; None after a batch step, which does not tell.
 Row = tuple[dict[str, Any], int | None]
 
-_MAY_RETURN: Final = "a row step returns a dict (one row), None (no row), or dicts in a list or generator (several rows)"
+_MAY_RETURN: Final = (
+    "a row step returns a dict, a model, a dataclass or a named tuple (one row), None (no row), or some of them in a list or "
+    "generator (several rows)"
+)
 
 
 def call_on_rows(
@@ -102,10 +105,10 @@ def _as_python(row: pa.RecordBatch) -> dict[str, Any] | Raised:
 def rows_of_result(result: Any) -> list[dict[str, Any]]:
     """Return the rows that a row step gives for one; what it raises while it is asked for them is raised, and none are kept.
 
-    They are the rows as they are now, whatever the step does with its dicts later.
+    They are the rows as they are now, whatever the step does with its objects later.
     """
-    if isinstance(result, dict):
-        return [as_it_is(result)]
+    if (row := row_of(result)) is not None:
+        return [row]
     if result is None:
         return []
     refuse_unawaited(result)
@@ -113,9 +116,9 @@ def rows_of_result(result: Any) -> list[dict[str, Any]]:
         raise TypeError(f"{_MAY_RETURN}; this one returned {_described(result)}")
     made = []
     for one in result:
-        if not isinstance(one, dict):
+        if (row := row_of(one)) is None:
             raise TypeError(f"{_MAY_RETURN}; this one returned {_described(result)} with {_described(one)} in it")
-        made.append(as_it_is(one))
+        made.append(row)
     return made
 
 

@@ -198,8 +198,8 @@ def test_a_row_step_that_gives_no_dicts_says_what_it_gave(code: Write, body: str
     said = refusal(step(f"{module}:work"))
 
     assert said.endswith(
-        "a row step returns a dict (one row), None (no row), or dicts in a list or generator (several rows); this one returned "
-        f"{says}"
+        "a row step returns a dict, a model, a dataclass or a named tuple (one row), None (no row), or some of them in a list or "
+        f"generator (several rows); this one returned {says}"
     )
 
 

@@ -6,24 +6,56 @@ Rows wait in memory until a batch, a row group or a file is full, and the step m
 from __future__ import annotations
 
 import copy
+import dataclasses
+import os
 from collections.abc import ItemsView, KeysView, ValuesView
+from enum import Enum
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from pydantic import BaseModel, RootModel
 
 _TEXTS_AND_NUMBERS: Final = frozenset({str, int, float, bool, bytes, type(None)})
 #: Of a dict, which show what it holds at each moment.
 _VIEWS: Final = (KeysView, ValuesView, ItemsView)
 
 
+def row_of(value: Any) -> dict[str, Any] | None:
+    """Return a row that a step gave as it is now: a dict, or an object with fields. None for anything else."""
+    made = as_it_is(value) if isinstance(value, dict | BaseModel) or _has_fields(type(value)) else None
+    return made if isinstance(made, dict) else None
+
+
+def _has_fields(kind: type) -> bool:
+    return dataclasses.is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
+
+
+def _fields_of(value: Any) -> Any:
+    """Return what the fields of an object hold, by their names; of a model of one value (RootModel) that value.
+
+    Of a model the same fields as in `model_dump()`, which would leave out fields of a subclass within another model.
+    """
+    kind = type(value)
+    if isinstance(value, RootModel):
+        return value.root
+    if isinstance(value, BaseModel):
+        names = [name for name, field in kind.model_fields.items() if not field.exclude]
+        return {name: getattr(value, name) for name in (*names, *kind.model_computed_fields, *(value.model_extra or ()))}
+    names = [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else kind._fields
+    return {name: getattr(value, name) for name in names}
+
+
 def as_it_is(value: Any) -> Any:
-    """Return a value of a row as it is now. What holds values is copied; an object that is none stays the same one."""
+    """Return a value of a row as it is now. What holds values is copied; an object that is none stays the same one.
+
+    An object with fields is a dict, a member of an enum is its value, and a path is text.
+    """
     kind = type(value)
     if kind in _TEXTS_AND_NUMBERS:
         return value
     if kind is dict:
-        return {name: as_it_is(part) for name, part in value.items()}
+        return _dict_as_it_is(value, {})
     if kind is list:
         return value.copy() if _TEXTS_AND_NUMBERS.issuperset(map(type, value)) else [as_it_is(part) for part in value]
     if kind is tuple:
@@ -36,13 +68,41 @@ def as_it_is(value: Any) -> Any:
         return _array_as_it_is(value)
     if isinstance(value, dict):
         parts = copy.copy(value)
-        parts.update((name, as_it_is(part)) for name, part in value.items())
-        return parts
+        parts.clear()
+        return _dict_as_it_is(value, parts)
     if isinstance(value, list):
         items = copy.copy(value)
         items[:] = [as_it_is(part) for part in value]
         return items
-    return copy.copy(value) if isinstance(value, set | bytearray) else value
+    if isinstance(value, set | frozenset):
+        return _set_as_it_is(value)
+    if isinstance(value, Enum):
+        return as_it_is(value.value)
+    if isinstance(value, BaseModel) or _has_fields(kind):
+        return as_it_is(_fields_of(value))
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value)
+    return copy.copy(value) if isinstance(value, bytearray) else value
+
+
+def _dict_as_it_is(value: dict[Any, Any], made: dict[Any, Any]) -> dict[Any, Any]:
+    for name, part in value.items():
+        if type(name) is not str and isinstance(name, Enum | os.PathLike):
+            name = as_it_is(name)
+        made[name] = as_it_is(part)
+    if len(made) < len(value):
+        raise ValueError(f"a dict has two keys that are the same as text or values: {', '.join(map(repr, value))}")
+    return made
+
+
+def _set_as_it_is(value: set[Any] | frozenset[Any]) -> Any:
+    """Return a set as it is now; as a list, where its members as values are equal, or may not be in a set."""
+    parts = [as_it_is(part) for part in value]
+    try:
+        made = set(parts) if isinstance(value, set) else frozenset(parts)
+    except TypeError:
+        return parts
+    return made if len(made) == len(parts) else parts
 
 
 def _array_as_it_is(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

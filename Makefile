@@ -114,7 +114,7 @@ images: setup ## build the images of operator and Spark into archives, and load 
 
 docs: setup ## build the documentation into build/docs
 	$(BIN)/python -m devtools.documentation
-	PYTHONPATH=. $(BIN)/python -m mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/python -m mkdocs build --quiet
 
 format: setup ## format the code
 	$(BIN)/ruff check --fix --quiet .

@@ -46,11 +46,18 @@ def pages() -> dict[str, str]:
 
 def _of_object(title: str, part: str, beginning: str) -> str:
     root = custom_resource_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"][part]
-    rows = [
-        f"| `{path}` | {_type(schema)} | {'required' if needed else _default(schema)} | {_cell(schema.get('description', ''))} |"
+    cells = (
+        (_anchored(path), _type(schema), "required" if needed else _default(schema), _cell(schema.get("description", "")))
         for path, schema, needed in _fields(root, "")
-    ]
+    )
+    rows = [f"| {' | '.join(row)} |" for row in cells]
     return "\n".join([f"# {title}", "", beginning, "", "| field | type | default | meaning |", "|---|---|---|---|", *rows, ""])
+
+
+def _anchored(name: str, prefix: str = "") -> str:
+    """Return the cell of a field that links can lead to, which breaks behind its dots."""
+    place = f"{prefix}{name}"
+    return f'<a id="{place}" href="#{place}"><code>{name.replace(".", ".<wbr>")}</code></a>'
 
 
 def _fields(schema: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
@@ -90,14 +97,15 @@ def _settings() -> str:
         "in a cluster.",
         "A secret is `{env: NAME}` or `{file: PATH}`.",
     ]
-    sections: tuple[tuple[str, type[BaseModel]], ...] = (
-        ("`catalogs.NAME`", CatalogSettings),
-        ("An entry of `storage`", StorageEntry),
-        ("An entry of `kafka`", KafkaEntry),
+    sections: tuple[tuple[str, str, type[BaseModel]], ...] = (
+        ("catalogs", "`catalogs.NAME`", CatalogSettings),
+        ("storage", "An entry of `storage`", StorageEntry),
+        ("kafka", "An entry of `kafka`", KafkaEntry),
     )
-    for title, model in sections:
+    for section, title, model in sections:
         lines += ["", f"## {title}", "", "| field | meaning |", "|---|---|"]
-        lines += [f"| `{field.alias or name}` | {_cell(field.description or '')} |" for name, field in model.model_fields.items()]
+        for name, field in model.model_fields.items():
+            lines.append(f"| {_anchored(field.alias or name, f'{section}.')} | {_cell(field.description or '')} |")
     return "\n".join([*lines, ""])
 
 

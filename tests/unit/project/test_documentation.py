@@ -63,8 +63,11 @@ def test_the_reference_has_each_field_and_command() -> None:
     pages = reference.pages()
     assert command_line.commands.keys() == set(re.findall(r"^## (.*)$", pages["reference/commands.md"], re.MULTILINE))
     for name, field in Spec.model_fields.items():
-        assert f"`{field.alias or name}" in pages["reference/manifest.md"]
-    assert "`checkpoint.interval`" in pages["reference/manifest.md"]
+        assert f'<a id="{field.alias or name}" href="#{field.alias or name}">' in pages["reference/manifest.md"]
+    assert (
+        '<a id="checkpoint.interval" href="#checkpoint.interval"><code>checkpoint.<wbr>interval</code></a>'
+        in pages["reference/manifest.md"]
+    )
     assert "checkpointed_writes_committed_rows_total" in pages["reference/metrics.md"]
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -170,6 +171,39 @@ class Write:
             file.write_text(page, encoding="utf-8")
             return file
 
+    def forget(self, *, force: bool = False) -> str:
+        """Remove the records of the write, as `checkpointed-write forget FILE --yes` does, and return what was removed.
+
+        Committed rows stay in the table: with the mode append, the next run appends them once more. `force`: as the option.
+        """
+        with self._loaded() as (manifest, settings):
+            from checkpoint_local.cli.commands.forget import forget_write
+
+            return forget_write(manifest, settings, force)
+
+    def apply(self, namespace: str | None = None) -> None:
+        """Apply the write to the cluster that kubectl talks to, in its namespace; see `wait`. Applied again, it changes it.
+
+        Code in a folder of this machine is applied as a ConfigMap. Source, sink and checkpoint must be places of the cluster.
+        """
+        write = self if namespace is None else self.options(namespace=namespace)
+        with write._loaded() as (manifest, settings):
+            _need_cluster()
+            from checkpointed_writes.cluster import apply
+
+            apply(manifest, settings)
+
+    def wait(self, namespace: str | None = None, *, timeout: float | None = None) -> dict[str, Any]:
+        """Wait until the write is committed in the cluster, and return its status; WriteFailed if it is stalled.
+
+        `timeout`: for so many seconds at most.
+        """
+        with self._loaded() as (manifest, _):
+            _need_cluster()
+            from checkpointed_writes.cluster import wait
+
+            return wait(namespace or manifest.metadata.namespace, manifest.metadata.name, timeout)
+
     def to_yaml(self) -> str:
         """Return the manifest, as `checkpointed-write run` and `kubectl apply` take it."""
         with self._loaded() as (manifest, _):
@@ -222,6 +256,11 @@ class Write:
 
         given = Path(self.settings) if self.settings is not None else None
         return load_settings(find_settings(given, None if isinstance(self.manifest, Mapping) else Path(self.manifest)))
+
+
+def _need_cluster() -> None:
+    if find_spec("kubernetes") is None:
+        raise ImportError("writes are applied with what the extra `cluster` installs; run: pip install '.[local,cluster]'")
 
 
 def _table_of(sink: Fields) -> tuple[str, str]:

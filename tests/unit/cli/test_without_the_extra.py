@@ -73,6 +73,15 @@ def test_so_does_the_package(function: str, hidden: str, told: str) -> None:
     assert run.stdout.count("\n") == 1
 
 
+@pytest.mark.parametrize("call", ["apply", "wait"])
+def test_what_talks_to_a_cluster_names_what_to_install(call: str) -> None:
+    made = "cw.read_parquet('in').write_lance('v.lance')"
+    body = f"import checkpointed_writes as cw\ntry: {made}.{call}()\nexcept ImportError as error: print(error)"
+    run = run_without("kubernetes", body)
+
+    assert "run: pip install '.[local,cluster]'" in run.stdout, run.stderr
+
+
 def test_with_all_of_it_the_command_is_itself() -> None:
     run = run_without("nothing", "from checkpoint_local.cli.entry import main\nmain()", "--version")
 

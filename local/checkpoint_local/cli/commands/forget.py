@@ -15,10 +15,10 @@ from checkpoint_control.writes.deletion import Kept
 from checkpoint_control.writes.former import by_its_mode
 from checkpoint_local.cli import committed, exits
 from checkpoint_local.cli.exits import read_files, say_error
-from checkpoint_local.cli.printing import answers, messages, say_problem
+from checkpoint_local.cli.printing import answers, messages
 from checkpoint_local.forgetting import forget
 from checkpoint_protocol import writes
-from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.manifest.quantities import counted
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.places.settings import Settings
@@ -51,13 +51,26 @@ def _forget(manifest: CheckpointedWrite, settings: Settings, console: Console, y
     if not yes and not click.confirm(f"Forget {title}?", err=True):
         console.print("nothing was removed", markup=False)
         return exits.FAILED
-    ended = forget(store, metadata, status.uid, lambda sink: open_sink(sink, settings), spec.sink, force=force)
-    if isinstance(ended, Kept):
-        say_problem(console, f"error: {ended.reason}: {ended.message}; {title} is not forgotten, and the same command goes on")
-        return exits.FAILED
-    removed = f"{counted(ended.removed.objects, 'object')} of the store and {counted(ended.removed.data_files, 'staged file')}"
-    answers().print(f"forgotten: {title} was {ended.uid}; {removed} are gone, and the next run starts over", markup=False)
+    answers().print(_removed(store, manifest, status.uid, settings, force), markup=False)
     return exits.DONE
+
+
+def forget_write(manifest: CheckpointedWrite, settings: Settings, force: bool) -> str:
+    """Forget a write without asking, and return what was removed."""
+    store = open_existing(manifest.spec.checkpoint.uri, settings)
+    status = read_status(manifest, store)
+    if store is None or status.uid is None or _is_blank(store, status):
+        return f"there is nothing to forget in {manifest.spec.checkpoint.uri}"
+    return _removed(store, manifest, status.uid, settings, force)
+
+
+def _removed(store: ObjectStore, manifest: CheckpointedWrite, uid: str, settings: Settings, force: bool) -> str:
+    title = f"{manifest.metadata.namespace}/{manifest.metadata.name}"
+    ended = forget(store, manifest.metadata, uid, lambda sink: open_sink(sink, settings), manifest.spec.sink, force=force)
+    if isinstance(ended, Kept):
+        raise NeedsChange(ended.reason, f"{ended.message}; {title} is not forgotten, and the same command goes on")
+    removed = f"{counted(ended.removed.objects, 'object')} of the store and {counted(ended.removed.data_files, 'staged file')}"
+    return f"forgotten: {title} was {ended.uid}; {removed} are gone, and the next run starts over"
 
 
 def _is_blank(store: ObjectStore, status: StoredStatus) -> bool:

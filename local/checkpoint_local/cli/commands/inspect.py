@@ -20,7 +20,6 @@ from checkpoint_local.cli.printing import answers, messages, of_what, plain_tabl
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest.quantities import counted
-from checkpoint_protocol.rows.quarantine import key_text
 from checkpoint_protocol.store import layout
 from checkpoint_protocol.store.layout import EpochLayout
 
@@ -202,13 +201,8 @@ def _print_rows_that_failed(out: Console, epoch: ShownEpoch) -> None:
         return
     out.print(f"    {counted(len(rows), 'row')} quarantined; -o json has all, with tracebacks:")
     for row in rows[:_ROWS_LISTED]:
-        if row.key is not None:
-            where = f"row with {key_text(row.key, row.source or 0)}"
-        else:
-            unit = "line at byte" if row.unit == "bytes" else "row"
-            where = f"{unit} {row.start} of {row.file or _UNREADABLE}"
         out.print(
-            f"      {where}: {row.step}: {row.error}: {' '.join(row.message[:_MOST_OF_A_MESSAGE].split())}",
+            f"      {row.place}: {row.step}: {row.error}: {' '.join(row.message[:_MOST_OF_A_MESSAGE].split())}",
             markup=False,
             soft_wrap=True,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from checkpointed_writes.answers import Preview, PreviewFailure, Result, WriteFailed
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pydantic import BaseModel
 
     from checkpoint_local.cli.commands.run import Ran
@@ -160,6 +161,19 @@ class Write:
             from checkpoint_local.cli.commands.status import status_of
 
             return _plain(status_of(manifest, settings))
+
+    def failed(self, columns: Sequence[str] = (), *, epoch: int | None = None) -> pa.Table:
+        """Return the rows that failed in an epoch, by default in the last one that has any, as `checkpointed-write failed`.
+
+        `columns` are read from the source, where it is as it was. They are NULL where a row cannot be read any more.
+        """
+        with self._loaded() as (manifest, settings):
+            import pyarrow as pa
+
+            from checkpoint_local.cli.commands.failed import find_failed
+
+            found = find_failed(manifest, settings, epoch, columns)
+            return pa.Table.from_batches(found.batches(), found.schema)
 
     def report(self, path: str | os.PathLike[str] | None = None) -> Path:
         """Write a page about the write, as `checkpointed-write report` does, and return its file."""

@@ -862,6 +862,6 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "call row_key() in a row step before that one, and pass the key on as a column",
     ),
     "end_to_end/test_bad_lines.py::test_lines_that_were_set_apart_are_taken_by_a_later_epoch_that_can_read_them": (
-        "checkpointed-write inspect {} lists them, quarantine.retry takes them again",
+        "checkpointed-write failed {} lists them, quarantine.retry takes them again",
     ),
 }

@@ -32,7 +32,16 @@ from checkpoint_control.views.shown_records import (
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey, is_stage
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.records import ClaimRecord, CommitRecord, LaunchRecord, QuarantinedRow, RowKey, Seal, StoredPart
+from checkpoint_protocol.records import (
+    ClaimRecord,
+    CommitRecord,
+    LaunchRecord,
+    QuarantinedRow,
+    RowKey,
+    RowPosition,
+    Seal,
+    StoredPart,
+)
 from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.quarantine import key_of, rows_retried
 from checkpoint_protocol.store import layout
@@ -107,6 +116,18 @@ def gap_free_lengths(found: Iterable[Link]) -> dict[int, int]:
     for task, link in found:
         links[task].add(link)
     return {task: next(n for n in range(len(seen) + 1) if n not in seen) for task, seen in links.items()}
+
+
+def shown_row(row: QuarantinedRow, record: Input | None, file: SourceFile | None) -> ShownRowError:
+    """Return a row that failed as it is shown. `record`: of the input, and `file` of it, where they can be read."""
+    shown = ShownRowError(step=row.step, error=row.error, message=row.message, traceback=row.traceback)
+    if isinstance(row.row, RowKey):
+        return shown.model_copy(update={"key": key_of(row.row, record), "source": row.row.source})
+    where = row.row.range
+    found: dict[str, Any] = {"start": where.start, "end": where.end}
+    if file is not None:
+        found |= {"file": file.path, "etag": file.etag, "unit": file.unit}
+    return shown.model_copy(update=found)
 
 
 @dataclass(slots=True)
@@ -270,17 +291,10 @@ class EpochInspector:
 
     def _row_error(self, ledger: Ledger, row: QuarantinedRow, input_since: int) -> ShownRowError:
         record = self._input(ledger, input_since)
-        shown = ShownRowError(step=row.step, error=row.error, message=row.message, traceback=row.traceback)
-        if isinstance(row.row, RowKey):
-            return shown.model_copy(update={"key": key_of(row.row, record), "source": row.row.source})
-        where = row.row.range
-        found: dict[str, Any] = {"start": where.start, "end": where.end}
         file = None
-        if record is not None and where.file < record.totals.files:
-            file = self._file(ledger, record, where.file)
-        if file is not None:
-            found |= {"file": file.path, "etag": file.etag, "unit": file.unit}
-        return shown.model_copy(update=found)
+        if isinstance(row.row, RowPosition) and record is not None and row.row.range.file < record.totals.files:
+            file = self._file(ledger, record, row.row.range.file)
+        return shown_row(row, record, file)
 
     def _read_seals(self, ledger: Ledger, attempt: int, places: list[Link], found: set[Link]) -> list[Seal]:
         def read_seal(place: Link) -> Seal | None:

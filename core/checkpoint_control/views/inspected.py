@@ -19,6 +19,7 @@ from checkpoint_protocol import writes
 from checkpoint_protocol.errors import CheckpointError, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.records import CleanedRecord, CommitRecord, Record
+from checkpoint_protocol.rows.quarantine import key_text
 from checkpoint_protocol.store import layout
 from checkpoint_protocol.store.layout import EpochLayout
 from checkpoint_protocol.store.object_store import ObjectStore
@@ -75,6 +76,13 @@ class ShownRowError(Shown):
     error: str = Field(description="The exception's type.")
     message: str
     traceback: str
+
+    @property
+    def place(self) -> str:
+        """Where the row lies, or what its key is, for people."""
+        if self.key is not None:
+            return f"row with {key_text(self.key, self.source or 0)}"
+        return f"{'line at byte' if self.unit == 'bytes' else 'row'} {self.start} of {self.file or '?'}"
 
 
 class ShownAttempt(Shown):

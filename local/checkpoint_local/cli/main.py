@@ -151,6 +151,29 @@ def status(file: Path, settings: Path | None, output: str) -> None:
 @click.argument("file", type=_EXISTING)
 @_settings
 @_output
+@click.option("--epoch", type=click.IntRange(1), help="Of this epoch. Default: the last one in which rows failed.")
+@click.option(
+    "--columns",
+    metavar="NAME,...",
+    default="",
+    help="Also show these columns of the rows, read from the source, where that is as it was. NULL where it is not.",
+)
+@click.option("--parquet", type=click.Path(path_type=Path, dir_okay=False), help="Write the rows to this Parquet file instead.")
+def failed(file: Path, settings: Path | None, output: str, epoch: int | None, columns: str, parquet: Path | None) -> None:
+    """List the rows of the CheckpointedWrite in FILE that failed and are quarantined, with place, step and error.
+
+    With -o json, -o yaml and --parquet, each row also has its traceback. The command changes nothing. Exit codes: 0 shown (also
+    if no row has failed), 1 something could not be read, 2 manifest or settings wrong, or unknown epoch or column.
+    """
+    from checkpoint_local.cli.commands.failed import failed_command
+
+    sys.exit(failed_command(file, settings, output, epoch, [name for name in columns.split(",") if name], parquet))
+
+
+@main.command()
+@click.argument("file", type=_EXISTING)
+@_settings
+@_output
 def plan(file: Path, settings: Path | None, output: str) -> None:
     """Show what a run would do with each stage of the CheckpointedWrite in FILE, and why: keep it, continue it, or redo it.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import sys
 from typing import Any, Final
 
 import click
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +19,7 @@ from checkpoint_protocol.manifest.quantities import counted
 from checkpoint_protocol.printable import printable, printable_json
 
 _WIDTH_OF_A_PIPE: Final = 200
+_MOST_OF_A_VALUE: Final = 60
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -64,6 +67,37 @@ def plain_table(*columns: str) -> Table:
     for title in columns:
         table.add_column(title.removeprefix(">"), justify="right" if title.startswith(">") else "left", overflow="fold")
     return table
+
+
+def cell(value: Any) -> str:
+    """Return a value of a row for a table, cut where it is long."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bytes):
+        value = value[:_MOST_OF_A_VALUE].hex()
+    text = printable(value if isinstance(value, str) else str(value))
+    return text if len(text) <= _MOST_OF_A_VALUE else f"{text[: _MOST_OF_A_VALUE - 1]}…"
+
+
+def as_json(value: Any) -> JsonValue:
+    """Return a value of a row as JSON has it: bytes as hexadecimal digits, and as text what JSON does not know."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if value == value and abs(value) != float("inf") else str(value)
+        case list() | tuple():
+            return [as_json(item) for item in value]
+        case dict():
+            return {str(name): as_json(item) for name, item in value.items()}
+        case datetime.date() | datetime.time():
+            return value.isoformat()
+        case decimal.Decimal():
+            return str(value)
+        case bytes():
+            return value.hex()
+        case _:
+            return str(value)
 
 
 def size_text(size_bytes: int) -> str:

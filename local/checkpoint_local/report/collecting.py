@@ -19,7 +19,7 @@ from checkpoint_control.pipelines.decisions import title_of
 from checkpoint_control.views.inspected import LenientReader, ShownAttempt, ShownEpoch, ShownError, ShownRowError, ShownWrite
 from checkpoint_control.views.inspection import Inspector
 from checkpoint_control.views.stored_status import read_status
-from checkpoint_local.cli.commands.inspect import place_of, sink_text, source_text
+from checkpoint_local.cli.commands.inspect import sink_text, source_text
 from checkpoint_local.cli.printing import of_what, size_text
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest.quantities import counted
@@ -245,7 +245,7 @@ def _grouped(rows: Iterable[ShownRowError]) -> tuple[FailedRows, ...]:
     for row in rows:
         groups[row.step, row.error].append(row)
     found = [
-        FailedRows(step, error, len(group), tuple((place_of(row), row.message) for row in group[:_MOST_EXAMPLES]))
+        FailedRows(step, error, len(group), tuple((row.place, row.message) for row in group[:_MOST_EXAMPLES]))
         for (step, error), group in groups.items()
     ]
     return tuple(sorted(found, key=lambda group: (-group.count, group.step, group.error)))

@@ -336,7 +336,7 @@ def test_rows_that_failed_are_counted_with_where_they_are_listed(tmp_path: Path)
 
     said = run(write.file).stdout
 
-    assert "1 row quarantined: checkpointed-write inspect" in said
+    assert f"1 row quarantined: checkpointed-write failed {write.file} lists them" in said
     assert status_of(write)[1]["sealed"]["rowsQuarantined"] == 1
 
 

@@ -129,7 +129,7 @@ RUN_BY: Final = {
     ("docs/guides/your-own-files.md", "python make_input.py"): _PAGE,
     ("docs/guides/your-own-files.md", "checkpointed-write validate write.yaml"): _PAGE,
     ("docs/guides/your-own-files.md", "checkpointed-write plan write.yaml"): _PAGE,
-    ("docs/guides/your-own-files.md", "checkpointed-write inspect checkpoints"): _PAGE,
+    ("docs/guides/your-own-files.md", "checkpointed-write failed write.yaml --columns id"): _PAGE,
     ("docs/guides/your-own-files.md", "python add_input.py"): _PAGE,
     ("docs/guides/your-own-files.md", "python search.py"): _PAGE,
     ("docs/operations/clean-up.md", "checkpointed-write clean s3://bucket/checkpoints --older-than 7d --dry-run"): _BLOCKS,

@@ -82,6 +82,8 @@ KNOWN: Final[Mapping[str, str]] = {
     "checkpoint_commit.lance.columns.refuse_keys": _BY_VALIDATE,
     "checkpoint_commit.lance.table.create": "what Lance alone refuses; the rest is schema_of_new's",
     "checkpoint_control.decision.triggers.next_time": _BY_VALIDATE,
+    "checkpoint_control.views.failed_rows._types": _NO_RUN,
+    "checkpoint_control.views.failed_rows.failed_rows": _NO_RUN,
     "checkpoint_local.preview._all_stages": _NO_RUN,
     "checkpoint_control.validation.fields.refusals": _BY_VALIDATE,
     "checkpoint_local.preview.stage_to_preview": _NO_RUN,

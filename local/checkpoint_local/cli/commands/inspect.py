@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 
-from checkpoint_control.views.inspected import ShownAttempt, ShownEpoch, ShownRowError, ShownStore, ShownSums, ShownWrite
+from checkpoint_control.views.inspected import ShownAttempt, ShownEpoch, ShownStore, ShownSums, ShownWrite
 from checkpoint_control.views.inspection import inspect_store, open_existing
 from checkpoint_local.cli import exits
 from checkpoint_local.cli.exits import say_error
@@ -20,7 +20,6 @@ from checkpoint_local.cli.printing import answers, messages, of_what, plain_tabl
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest.quantities import counted
-from checkpoint_protocol.rows.quarantine import key_text
 from checkpoint_protocol.store import layout
 from checkpoint_protocol.store.layout import EpochLayout
 
@@ -203,20 +202,12 @@ def _print_rows_that_failed(out: Console, epoch: ShownEpoch) -> None:
     out.print(f"    {counted(len(rows), 'row')} quarantined; -o json has all, with tracebacks:")
     for row in rows[:_ROWS_LISTED]:
         out.print(
-            f"      {place_of(row)}: {row.step}: {row.error}: {' '.join(row.message[:_MOST_OF_A_MESSAGE].split())}",
+            f"      {row.place}: {row.step}: {row.error}: {' '.join(row.message[:_MOST_OF_A_MESSAGE].split())}",
             markup=False,
             soft_wrap=True,
         )
     if len(rows) > _ROWS_LISTED:
         out.print(f"      and {len(rows) - _ROWS_LISTED:,} more")
-
-
-def place_of(row: ShownRowError) -> str:
-    """Return which source row it is, by its key or its place in a file."""
-    if row.key is not None:
-        return f"row with {key_text(row.key, row.source or 0)}"
-    unit = "line at byte" if row.unit == "bytes" else "row"
-    return f"{unit} {row.start} of {row.file or _UNREADABLE}"
 
 
 def _sum_cells(sums: ShownSums) -> list[str]:

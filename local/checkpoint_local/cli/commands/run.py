@@ -389,7 +389,7 @@ def _conclude(console: Console, ran: Ran, file: Path) -> int:
             presence = committed.find_presence(commit, runner.manifest.spec.sink, runner.settings, console)
             if committed.say(presence, commit, file, console):
                 return exits.FAILED
-            _summarise(answers(), ran, commit_record)
+            _summarise(answers(), ran, commit_record, file)
             if not ran.display.did_work:
                 _say_what_has_changed(console, ran, file)
             return exits.COMMITTED
@@ -413,7 +413,7 @@ def ended_as_stream(ended: Round) -> bool:
     return ended.seen.is_stream and ended.seen.commit is None
 
 
-def _summarise(out: Console, ran: Ran, commit_record: CommitRecord) -> None:
+def _summarise(out: Console, ran: Ran, commit_record: CommitRecord, file: Path) -> None:
     runner, display = ran.runner, ran.display
     sink = format_of(runner.manifest.spec.sink)
     if not display.did_work:
@@ -445,9 +445,8 @@ def _summarise(out: Console, ran: Ran, commit_record: CommitRecord) -> None:
         kept = counted(display.rows_before, "row was sealed before and was", "rows were sealed before and were")
         rows.append(("resumed", f"{kept} not computed again{opened}"))
     if commit_record.rows_failed:
-        uri, can_retry = runner.manifest.spec.checkpoint.uri, not runner.manifest.spec.stages
-        listed = f"checkpointed-write inspect {uri} lists them"
-        how = f"checkpointed-write inspect {uri} lists them, quarantine.retry takes them again" if can_retry else listed
+        listed = f"checkpointed-write failed {file} lists them"
+        how = listed if spec.stages else f"checkpointed-write failed {file} lists them, quarantine.retry takes them again"
         failed = counted(commit_record.rows_failed, "row is", "rows are")
         rows.append(("failed", f"{failed} quarantined, and not in the table: {how}"))
     if len(commit_record.read_digests) > 1:

@@ -34,7 +34,7 @@ def status_command(file: Path, settings_file: Path | None, output: str) -> int:
         say_error(error, console)
         return exits.code_of(error)
     if output == "table":
-        _print(answers(), status)
+        _print(answers(), status, file)
     else:
         print_data(status, output)
     for wrong in status.errors:
@@ -73,7 +73,7 @@ def _stages(
     return plan_from_here(manifest, store, digest_of)
 
 
-def _print(out: Console, status: StoredStatus) -> None:
+def _print(out: Console, status: StoredStatus, file: Path) -> None:
     out.print(f"{status.namespace}/{status.name}: {status.phase}", style="bold", markup=False)
     rows = [("", status.meaning)]
     if status.phase == "Stalled" and status.failure is not None:
@@ -100,7 +100,7 @@ def _print(out: Console, status: StoredStatus) -> None:
         rows.append(("sealed", f"{counted(sums.rows_read, 'row')} read, {sums.rows_written:,} written{seals}"))
         if failed := sums.rows_quarantined + status.rows_quarantined_before:
             before = f", {status.rows_quarantined_before:,} of them by stages before" if status.rows_quarantined_before else ""
-            how = f"checkpointed-write inspect {status.checkpoint} lists them"
+            how = f"checkpointed-write failed {file} lists them"
             rows.append(("failed", f"{counted(failed, 'row')} quarantined{before}: {how}"))
     if status.claims and status.phase == "Sealed":
         rows.append(("claims", f"{status.claims}: a commit was tried and is not recorded"))

@@ -245,6 +245,19 @@ def explain(reason: str | None, output: str) -> None:
     sys.exit(explain_command(reason, output))
 
 
+@main.command()
+@click.argument("what", type=click.Choice(["manifest", "settings"]), default="manifest")
+def schema(what: str) -> None:
+    """Print the JSON Schema of a manifest, or of a settings file, for editors to complete and check them.
+
+    A YAML file names its schema in its first line: # yaml-language-server: $schema=write.schema.json. The command `validate`
+    finds more than a schema can. Exit code: 0 printed.
+    """
+    from checkpoint_local.cli.commands.schema import schema_command
+
+    sys.exit(schema_command(what))
+
+
 class _Duration(click.ParamType):  # type: ignore[type-arg]
     """A duration as in manifests, and with days, which those do not have: 7d, 1d12h, 90s."""
 

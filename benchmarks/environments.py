@@ -40,7 +40,7 @@ def _rival_requirements(name: str) -> Path:
 
 def _entry(name: str, files: Sequence[Path]) -> str:
     what = f"{sys.version_info[:2]} {''.join(file.read_text() for file in files)}"
-    return f"bench-{name}-{hashlib.sha256(what.encode()).hexdigest()[:12]}"
+    return f"bench-{name.replace('/', '-')}-{hashlib.sha256(what.encode()).hexdigest()[:12]}"
 
 
 def _python(entry: str, install: Sequence[str]) -> str:

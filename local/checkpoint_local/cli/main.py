@@ -268,7 +268,7 @@ def explain(reason: str | None, output: str) -> None:
 
 
 @main.command()
-@click.argument("path", required=False)
+@click.argument("path", required=False, type=click.Path())
 @click.option("--iceberg", metavar="CATALOG.NAMESPACE.TABLE", help="Write to this Iceberg table, and not to a Lance dataset.")
 @click.option("--schema", is_flag=True, help="Also write write.schema.json, by which editors complete and check write.yaml.")
 def init(path: str | None, iceberg: str | None, schema: bool) -> None:

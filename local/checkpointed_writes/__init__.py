@@ -16,8 +16,9 @@ from checkpointed_writes.answers import Preview, PreviewFailure, Result, WriteFa
 from checkpointed_writes.errors import Retryable, RetryAfter, RowError
 from checkpointed_writes.job import Job
 from checkpointed_writes.keys import row_key
-from checkpointed_writes.rows import (
-    Rows,
+from checkpointed_writes.rows import Rows
+from checkpointed_writes.running import preview, run
+from checkpointed_writes.sources import (
     read_csv,
     read_files,
     read_iceberg,
@@ -29,7 +30,6 @@ from checkpointed_writes.rows import (
     read_spark,
     union,
 )
-from checkpointed_writes.running import preview, run
 from checkpointed_writes.write import Write
 
 __all__ = [

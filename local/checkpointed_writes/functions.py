@@ -7,29 +7,29 @@ their values. Nothing is pickled. What has no text (an open file, a client, a mo
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import inspect
-import linecache
 import logging
 import math
 import os
 import re
-import symtable
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from types import ModuleType
 from typing import Any, Final
 
 from checkpoint_protocol.manifest.spec import ManifestInvalid
+from checkpoint_protocol.places.secrets import says_secret, secrets_of
+from checkpointed_writes.definitions import defines, globals_of, modules_in, text_of, values, without_annotations
 
 #: The first line of a module that was written here; a file without it is somebody's own, and stays.
 _WRITTEN: Final = (
     '"""Written by checkpointed_writes from the functions of a notebook or script. It is written anew by each run."""'
 )
 _MOST_OF_A_CONSTANT: Final = 64 << 10
+_LEAST_OF_A_SECRET: Final = 16
 #: What installers put into place, which every process finds.
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 
@@ -90,6 +90,12 @@ class TextModule:
         if (line := _import_of(name, value)) is not None:
             self._imports[name] = line
         elif (literal := _literal_of(value, self._imports)) is not None:
+            if _is_secret(name, value, literal):
+                why = (
+                    f"it uses {name}, which looks like a secret, and would be written to a file and to the checkpoint store; "
+                    "read it in the function, as os.environ[...]"
+                )
+                raise ManifestInvalid((f"{place}: {why}",))
             self._texts[name] = f"{name} = {literal}"
         elif inspect.isclass(value) or inspect.isroutine(value) or hasattr(value, "__wrapped__"):
             self._take_text(name, value, place)
@@ -98,20 +104,20 @@ class TextModule:
 
     def _take_text(self, name: str, value: Any, place: str) -> None:
         inner = inspect.unwrap(value)
-        text = _text_of(inner)
-        if text is None or not _defines(text, name):
+        text = text_of(inner)
+        if text is None or not defines(text, name):
             why = (
                 f"the text of {name} is not known here; put it into a file of its own, such as steps.py, and import it from there"
             )
             raise ManifestInvalid((f"{place}: {why}",))
-        needed = _globals_of(_without_annotations(text))
-        for used in [*needed, *(one for one in _globals_of(text) if one not in needed)]:
-            for found in _values(inner, used) if used != name else ():
+        needed = globals_of(without_annotations(text))
+        for used in [*needed, *(one for one in globals_of(text) if one not in needed)]:
+            for found in values(inner, used) if used != name else ():
                 # What only annotations name is not looked up when the function is called.
                 with contextlib.nullcontext() if used in needed else contextlib.suppress(ManifestInvalid):
                     self._take(used, found, f"{place}: {name}")
                 if isinstance(found, ModuleType):
-                    self._imports |= {inside: f"import {inside}" for inside in _modules_in(found, used, text)}
+                    self._imports |= {inside: f"import {inside}" for inside in modules_in(found, used, text)}
         self._texts[name] = text
 
 
@@ -193,6 +199,12 @@ def _is_plain(value: Any) -> bool:
     return type(value) is dict and all(_is_plain(name) and _is_plain(one) for name, one in value.items())
 
 
+def _is_secret(name: str, value: Any, literal: str) -> bool:
+    """Whether a constant has a secret of the environment in it, or is a long word whose name says that it is one."""
+    is_word = isinstance(value, str | bytes) and len(value) >= _LEAST_OF_A_SECRET and len(value.split()) == 1
+    return (is_word and says_secret(name.lower())) or secrets_of(None, os.environ).mask(literal) != literal
+
+
 def _equal_constants(one: Any, other: Any) -> bool:
     return _is_plain(one) and _is_plain(other) and repr(one) == repr(other)
 
@@ -202,105 +214,3 @@ def _described(value: Any) -> str:
         return f"a {type(value).__name__} of more than {_MOST_OF_A_CONSTANT:,} characters"
     kind = type(value)
     return f"a {kind.__qualname__}" if kind.__module__ == "builtins" else f"a {kind.__module__}.{kind.__qualname__}"
-
-
-def _text_of(definition: Any) -> str | None:
-    """Return the text of a function or class, with its decorators."""
-    try:
-        text = inspect.getsource(definition).rstrip()
-    except (OSError, TypeError):
-        pass
-    else:
-        # Not dedented: that would change texts of several lines in it.
-        return f"if True:\n{text}" if text[:1].isspace() else text
-    # inspect finds a class by the file of its module, which a notebook's cells have none of.
-    found = None
-    for source in _cells():
-        found = _segment(source, definition.__name__) or found
-    return found
-
-
-def _cells() -> Iterator[str]:
-    """Give the texts that were compiled from no file, in the order in which they were run."""
-    for entry in list(linecache.cache.values()):
-        if len(entry) == 4 and entry[1] is None:
-            yield "".join(entry[2])
-
-
-def _segment(source: str, name: str) -> str | None:
-    try:
-        tree = ast.parse(source)
-    except SyntaxError:
-        return None
-    for node in reversed(tree.body):
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            return "\n".join(source.splitlines()[first - 1 : node.end_lineno])
-    return None
-
-
-def _defines(text: str, name: str) -> bool:
-    try:
-        (node,) = ast.parse(text).body
-        if isinstance(node, ast.If):
-            (node,) = node.body
-    except (SyntaxError, ValueError):
-        return False
-    return isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name
-
-
-def _globals_of(text: str) -> list[str]:
-    """Return the names that a definition takes from around it, in order."""
-    names: set[str] = set()
-    tables = [symtable.symtable(text, "functions", "exec")]
-    while tables:
-        table = tables.pop()
-        tables += table.get_children()
-        at_top = table.get_type() == "module"
-        for symbol in table.get_symbols():
-            if symbol.is_referenced() and (
-                not symbol.is_assigned() and not symbol.is_imported() if at_top else symbol.is_global()
-            ):
-                names.add(symbol.get_name())
-    return sorted(names)
-
-
-def _without_annotations(text: str) -> str:
-    """Return a definition without the annotations of functions."""
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.arg):
-            node.annotation = None
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            node.returns = None
-    return ast.unparse(tree)
-
-
-def _modules_in(module: ModuleType, name: str, text: str) -> Iterator[str]:
-    """Give the modules inside a package that a definition reaches through it: somebody has imported them, too."""
-    for node in ast.walk(ast.parse(text)):
-        attributes: list[str] = []
-        while isinstance(node, ast.Attribute):
-            attributes.insert(0, node.attr)
-            node = node.value
-        reached: Any = module
-        for attribute in attributes if isinstance(node, ast.Name) and node.id == name else ():
-            inside = f"{reached.__name__}.{attribute}"
-            reached = getattr(reached, attribute, None)
-            if not isinstance(reached, ModuleType) or reached.__name__ != inside:
-                break
-            yield inside
-
-
-def _values(definition: Any, name: str) -> Iterator[Any]:
-    """Give what a name means to a definition, if it means anything: builtins, and annotations of nothing, are left alone."""
-    functions = [definition] if inspect.isfunction(definition) else [*filter(inspect.isfunction, vars(definition).values())]
-    for function in functions:
-        inside = function.__code__.co_freevars
-        if name in inside and function.__closure__ is not None:
-            with contextlib.suppress(ValueError):  # it is not set yet
-                yield function.__closure__[inside.index(name)].cell_contents
-            return
-    around = definition.__globals__ if inspect.isfunction(definition) else vars(sys.modules[definition.__module__])
-    if name in around and not (name.startswith("__") and name.endswith("__")):
-        yield around[name]

@@ -18,7 +18,6 @@ from checkpointed_writes.write import Write
 
 #: A function, or a class that is made once in each process; or the name of one, as "module:name".
 Call = Callable[..., Any] | str
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 #: Seconds, a timedelta, or a text as "90s" or "5m".
 Duration = float | timedelta | str
 #: Bytes, or a text as "256Mi".
@@ -143,7 +142,7 @@ class Rows:
 
         Without `by` it is called once, with all rows. `buckets`: into how many the keys are divided.
         """
-        stage = {"name": name or _label(call), "kind": "Aggregate", "key_by": _listed(by), "buckets": buckets, "code": code}
+        stage = {"name": name or _label(call), "kind": "Aggregate", "key_by": listed(by), "buckets": buckets, "code": code}
         return self._begin({**stage, "steps": ()}).batch_step(call, batch_format=batch_format, arguments=arguments, output=output)
 
     # --- where they go --------------------------------------------------------------------------------------------------------
@@ -184,7 +183,7 @@ class Rows:
                 column: {"dimension": vector} if isinstance(vector, int) else vector for column, vector in (vectors or {}).items()
             }
             or None,
-            "blob_columns": _listed(blob_columns),
+            "blob_columns": listed(blob_columns),
             "data_storage_version": data_storage_version,
             "enable_stable_row_ids": enable_stable_row_ids,
         }
@@ -192,7 +191,7 @@ class Rows:
         sink = {
             "lance": {"uri": uri, "layout": layout if given else None, "tag": tag},
             "mode": "AddColumns" if adds else _mode(mode, where),
-            "columns": _listed(columns),
+            "columns": listed(columns),
             "only": only,
             **_of_sink(where, keys, when_matched, None, None, on_concurrent, not adds if create is None else create),
             "target_file_size": target_file_size,
@@ -279,176 +278,8 @@ class Rows:
         return Write.built(spec, name, checkpoint, settings)
 
 
-def read_parquet(
-    paths: Paths,
-    *,
-    schema: Literal["unite", "same"] | None = None,
-    partitions: Literal["auto", "ignore"] | None = None,
-    split_size: Size | None = None,
-) -> Rows:
-    """Read Parquet files: paths, folders or patterns, on this machine or in an object store."""
-    return _files("parquet", paths, schema_rule=schema, partitions=partitions, split_size=split_size)
-
-
-def read_csv(
-    paths: Paths,
-    *,
-    header: bool | None = None,
-    delimiter: str | None = None,
-    quote: str | None = None,
-    escape: str | None = None,
-    null_values: Sequence[str] | None = None,
-    multi_line: bool | None = None,
-    types: Mapping[str, str] | None = None,
-    compression: Literal["auto", "none", "gzip"] | None = None,
-    schema: Literal["unite", "same"] | None = None,
-    partitions: Literal["auto", "ignore"] | None = None,
-    split_size: Size | None = None,
-) -> Rows:
-    """Read CSV files. `types`: those of columns whose inferred type is not right. Only the empty field is NULL by default."""
-    csv = {
-        "header": header,
-        "delimiter": delimiter,
-        "quote": quote,
-        "escape": escape,
-        "null_values": null_values,
-        "multi_line": multi_line,
-    }
-    is_given = any(value is not None for value in csv.values())
-    return _files(
-        "csv",
-        paths,
-        csv=csv if is_given else None,
-        types=types,
-        compression=compression,
-        schema_rule=schema,
-        partitions=partitions,
-        split_size=split_size,
-    )
-
-
-def read_json(
-    paths: Paths,
-    *,
-    types: Mapping[str, str] | None = None,
-    compression: Literal["auto", "none", "gzip"] | None = None,
-    schema: Literal["unite", "same"] | None = None,
-    partitions: Literal["auto", "ignore"] | None = None,
-    split_size: Size | None = None,
-) -> Rows:
-    """Read files with one JSON object in each line."""
-    return _files(
-        "json",
-        paths,
-        types=types,
-        compression=compression,
-        schema_rule=schema,
-        partitions=partitions,
-        split_size=split_size,
-    )
-
-
-def read_files(paths: Paths, *, partitions: Literal["auto", "ignore"] | None = None, split_size: Size | None = None) -> Rows:
-    """Read whole files, such as images: one row each, with the columns path, size, etag, modified and content."""
-    return _files("binary", paths, partitions=partitions, split_size=split_size)
-
-
-def read_iceberg(
-    table: str,
-    *,
-    catalog: str | None = None,
-    snapshot_id: int | None = None,
-    branch: str | None = None,
-    split_size: Size | None = None,
-) -> Rows:
-    """Read an Iceberg table, as it is when the first attempt begins. Without `catalog`, the name's first part is the catalog."""
-    if catalog is None:
-        catalog, _, table = table.partition(".")
-    named = {"catalog": catalog, "table": table, "snapshot_id": snapshot_id, "branch": branch, "split_size": split_size}
-    return Rows({"iceberg": named})
-
-
-def read_lance(uri: str | os.PathLike[str], *, version: int | None = None, split_size: Size | None = None) -> Rows:
-    """Read a Lance dataset, as it is when the first attempt begins."""
-    return Rows({"lance": {"uri": uri, "version": version, "split_size": split_size}})
-
-
-def read_kafka(
-    bootstrap_servers: Columns,
-    topics: Columns | None = None,
-    *,
-    pattern: str | None = None,
-    format: Literal["raw", "json"] = "raw",
-    starting_offsets: Literal["earliest", "latest"] | None = None,
-    types: Mapping[str, str] | None = None,
-    metadata: Sequence[str] | None = None,
-    max_offsets: int | None = None,
-    on_lost: Literal["stall", "skip"] | None = None,
-    split_size: Size | None = None,
-) -> Rows:
-    """Read topics of Kafka. Each epoch takes the records that came since the last one. Credentials belong in the settings."""
-    return Rows(
-        {
-            "kafka": {
-                "bootstrap_servers": _listed(bootstrap_servers),
-                "topics": _listed(topics),
-                "pattern": pattern,
-                "format": format,
-                "starting_offsets": starting_offsets,
-                "types": types,
-                "metadata": metadata,
-                "max_offsets": max_offsets,
-                "on_lost": on_lost,
-                "split_size": split_size,
-            }
-        }
-    )
-
-
-def read_spark(
-    format: str | None = None,
-    paths: Paths = (),
-    *,
-    keys: Columns,
-    table: str | None = None,
-    options: Mapping[str, str] | None = None,
-    sql: str | None = None,
-) -> Rows:
-    """Read what Spark can read: a format with its options, or a table of one of its catalogs.
-
-    `keys`: the columns that identify a row. `sql`: a query on the rows, which it calls `input`.
-    """
-    named = {"format": format, "paths": _paths(paths) or None, "table": table, "options": options, "sql": sql}
-    return Rows({"spark": {**named, "key_columns": _listed(keys)}})
-
-
-def read_program(call: Call, *, keys: Columns | None = None, stream: Mapping[str, Any] | bool | None = None) -> Rows:
-    """Let a function read with Spark: it is given a `Job`. Either `keys`, the columns that identify a row, or `stream`.
-
-    `stream`: True, or a mapping with output_mode, update_as and checkpoint_volume.
-    """
-    return Rows({"program": {"call": call, "key_columns": _listed(keys), "stream": {} if stream is True else stream or None}})
-
-
-def union(*rows: Rows) -> Rows:
-    """Read several sources one after another: files, Iceberg tables and Lance datasets. Columns are merged by name."""
-    for one in rows:
-        if one.steps or one.stages or set(one.source) - {"files", "iceberg", "lance"}:
-            raise ValueError(
-                "union takes files, Iceberg tables and Lance datasets as they are read; select and step come after it"
-            )
-    return Rows({"union": tuple(one.source for one in rows)})
-
-
-def _files(kind: str, paths: Paths, **fields: Any) -> Rows:
-    return Rows({"files": {"format": kind, "paths": _paths(paths), **fields}})
-
-
-def _paths(paths: Paths) -> tuple[str | os.PathLike[str], ...]:
-    return (paths,) if isinstance(paths, str | os.PathLike) else tuple(paths)
-
-
-def _listed(columns: Columns | None) -> tuple[str, ...] | None:
+def listed(columns: Columns | None) -> tuple[str, ...] | None:
+    """Return names of columns as a tuple; None where none are given."""
     return None if columns is None else (columns,) if isinstance(columns, str) else tuple(columns)
 
 
@@ -467,7 +298,7 @@ def _of_sink(
 ) -> dict[str, Any]:
     return {
         "where": where,
-        "upsert_keys": _listed(keys),
+        "upsert_keys": listed(keys),
         "when_matched": when_matched,
         "on_duplicate": on_duplicate,
         "order_by": order_by,

@@ -19,6 +19,7 @@ from checkpoint_control.pipelines.decisions import named
 from checkpoint_control.pipelines.shown import plan_from_here, plan_stages
 from checkpoint_control.progress.epoch_progress import measure
 from checkpoint_control.progress.tallies import Tallies
+from checkpoint_control.views.failed_rows import failed_rows
 from checkpoint_control.views.inspection import Inspector
 from checkpoint_control.views.stored_status import read_status
 from checkpoint_control.views.tracing import trace_back, trace_forward
@@ -324,6 +325,9 @@ def test_rows_that_fail_in_a_stage_are_none_of_the_next_one_and_are_counted_to_t
     ledger = Ledger(lab.store, ended.key)
     assert measure(Tallies(ledger)).rows_failed == 4
     assert failed_rows_traced_to_the_source(lab) == {lab.place_of(row) for row in (2, 3, 4)}
+    listed = failed_rows(lab.manifest, lab.store, lab.place.settings, columns=["id"])
+    found = {(row.stage, row.values["id"]) for row in listed.rows}
+    assert found == {("first", 1), ("second", 2), ("second", 3), ("third", 4)}
     later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
     list(Cleaner(lab.store, lab.place.settings, later).clean(lab.uid()))
     assert measure(Tallies(ledger), ended.commit).rows_failed == 4

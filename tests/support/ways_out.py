@@ -864,4 +864,13 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "end_to_end/test_bad_lines.py::test_lines_that_were_set_apart_are_taken_by_a_later_epoch_that_can_read_them": (
         "checkpointed-write failed {} lists them, quarantine.retry takes them again",
     ),
+    "unit/cli/test_cli_init.py::test_nothing_is_overwritten": (
+        "{} is there already, and nothing is overwritten; move it, or work in another folder",
+    ),
+    "unit/cli/test_cli_init.py::test_one_of_several_is_taken_when_it_is_named": (
+        "there are several kinds of files, or folders; name one:{}",
+    ),
+    "end_to_end/test_init.py::test_what_init_writes_is_run_as_it_is": (
+        "put your function into {}, then: checkpointed-write preview {}",
+    ),
 }

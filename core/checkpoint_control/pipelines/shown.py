@@ -161,11 +161,14 @@ def _asked_by(ledger: Ledger) -> str | None:
 
 
 def _all_shown(epoch: Ledger | None, spec: Spec, decisions: Sequence[Decision]) -> tuple[ShownStage, ...]:
-    seen = see_stages(epoch, parts_of(spec.stages, spec.reset)) if epoch is not None else {}
+    seen = see_stages(epoch, parts_of(spec.stages, spec.reset)) if epoch is not None and spec.stages else {}
     shown: list[ShownStage] = []
     given: int | None = None
     for decision in decisions:
-        one, given = _shown(epoch, decision, given, [found.folder for found in seen.get(decision.name, ())])
+        folders = [found.folder for found in seen.get(decision.name, ())]
+        if not spec.stages and decision.what != "begin":
+            folders = [decision.folder]
+        one, given = _shown(epoch, decision, given, folders)
         shown.append(one)
     return tuple(shown)
 

@@ -198,16 +198,17 @@ def _values(
     source = one.launch.source.model_copy(update={"columns": tuple(columns.names), "where": None})
     launch = one.launch.model_copy(update={"source": source, "on_row_error": "Quarantine"})
     reader = reader_of_input(launch, storage, one.record)
+    schema = one.known if launch.reads_stage else columns  # the result of a stage has all columns
     ranges = sorted((row.row.range for row in rows if isinstance(row.row, RowPosition)), key=lambda at: (at.file, at.start))
     found: dict[tuple[int, int], dict[str, Any]] = {}
     for number, of_file in groupby(ranges, key=lambda at: at.file):
         file = one.record.files[number]
         try:
             for piece, starts in _pieces(of_file, math.inf if file.unit == "records" else _NEAR):
-                for chunk in reader.read(file, piece, columns, BatchSizing(1.0, most_rows=_AT_ONCE)):
+                for chunk in reader.read(file, piece, schema, BatchSizing(1.0, most_rows=_AT_ONCE)):
                     for at, (start, _) in enumerate(chunk.bounds()):
                         if start in starts and at < chunk.batch.num_rows:
-                            found[number, start] = chunk.batch.slice(at, 1).to_pylist()[0]
+                            found[number, start] = chunk.batch.slice(at, 1).select(columns.names).to_pylist()[0]
         except NeedsChange as error:
             notes[error.message] = None
     return found

@@ -267,6 +267,35 @@ def explain(reason: str | None, output: str) -> None:
     sys.exit(explain_command(reason, output))
 
 
+@main.command()
+@click.argument("path", required=False, type=click.Path())
+@click.option("--iceberg", metavar="CATALOG.NAMESPACE.TABLE", help="Write to this Iceberg table, and not to a Lance dataset.")
+@click.option("--schema", is_flag=True, help="Also write write.schema.json, by which editors complete and check write.yaml.")
+def init(path: str | None, iceberg: str | None, schema: bool) -> None:
+    """Write write.yaml and steps.py for the files at PATH: a folder, a file, or a pattern of Parquet, CSV, JSON lines or images.
+
+    Both are written into the working directory, and run as they are: each row goes into the table as it is, until you put your
+    function into steps.py. Nothing is overwritten. Without PATH, the files below the working directory are taken, if they are of
+    one kind and in one folder. Exit codes: 0 written, 1 not written, 2 no such files, several kinds of them, or already there.
+    """
+    from checkpoint_local.cli.commands.init import init_command
+
+    sys.exit(init_command(path, iceberg, schema))
+
+
+@main.command()
+@click.argument("what", type=click.Choice(["manifest", "settings"]), default="manifest")
+def schema(what: str) -> None:
+    """Print the JSON Schema of a manifest, or of a settings file, for editors to complete and check them.
+
+    A YAML file names its schema in its first line: # yaml-language-server: $schema=write.schema.json. The command `validate`
+    finds more than a schema can. Exit code: 0 printed.
+    """
+    from checkpoint_local.cli.commands.schema import schema_command
+
+    sys.exit(schema_command(what))
+
+
 class _Duration(click.ParamType):  # type: ignore[type-arg]
     """A duration as in manifests, and with days, which those do not have: 7d, 1d12h, 90s."""
 

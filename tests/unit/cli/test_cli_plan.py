@@ -88,3 +88,22 @@ def test_a_write_without_stages_is_shown_with_its_code(tmp_path: Path) -> None:
     table = CliRunner(env={"XDG_CONFIG_HOME": "/nonexistent"}).invoke(main, ["plan", str(file)], catch_exceptions=False)
     assert "code: beside.py, helper.py, own.py" in table.stdout
     assert "own.py, line 2: import_module(...): which modules it loads is not known before it runs" in table.stdout
+
+
+@pytest.mark.parametrize(("policy", "what", "left"), [("Continue", "continue", 10), ("Restart", "redo", 20)])
+def test_a_write_without_stages_that_was_cut_off_is_shown_as_one_stage(tmp_path: Path, policy: str, what: str, left: int) -> None:
+    write = StoredWrite(tmp_path)
+    manifest = yaml.safe_load(write.file.read_text())
+    manifest["spec"] |= {"image": "spark:1", "onCodeChange": policy}
+    file = tmp_path / "cut-off.yaml"
+    file.write_text(yaml.safe_dump(manifest))
+    write.begin()
+    write.launch()
+    assert json.loads(plan(file).stdout)["stages"][0]["what"] == what, "nothing of it is planned yet"
+    write.plan()
+    write.seal(0)
+
+    (shown,) = json.loads(plan(file).stdout)["stages"]
+
+    assert (shown["name"], shown["what"], shown["rowsLeft"]) == (write.name, what, left)
+    assert shown["because"] == ["code"]

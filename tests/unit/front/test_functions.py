@@ -176,6 +176,28 @@ def test_what_has_no_text_is_refused_by_its_name_with_the_way_out(title: str, tm
     assert said in refused.value.message
 
 
+@pytest.mark.parametrize(
+    ("text", "is_refused"),
+    [
+        ("import os\nKEY = os.environ['OWN_API_KEY']\ndef step(x): return KEY", True),
+        ("import os\nHEADERS = {'a': ['Bearer ' + os.environ['OWN_API_KEY']]}\ndef step(x): return HEADERS", True),
+        ("API_TOKEN = 'sk-0123456789abcdef'\ndef step(x): return API_TOKEN", True),
+        ("URL = 'https://me:pass@host/'\ndef step(x): return URL", True),
+        ("import os\ndef step(x): return os.environ['OWN_API_KEY']", False),
+        ("MAX_TOKENS, KEY = 100, 'id'\ndef step(x): return MAX_TOKENS, KEY", False),
+    ],
+)
+def test_a_secret_is_not_written_to_a_file(text: str, is_refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OWN_API_KEY", "of-the-environment")
+    script, module = loaded(text, tmp_path, "script"), TextModule("taken")
+    if is_refused:
+        with pytest.raises(ManifestInvalid, match=r"which looks like a secret, .*; read it in the function, as os\.environ"):
+            module.add(script.step, "spec.steps.0.call")
+    else:
+        module.add(script.step, "spec.steps.0.call")
+    assert "of-the-environment" not in module.text
+
+
 def test_two_things_of_one_name_are_refused(tmp_path: Path) -> None:
     one, other = (loaded(f"N = {n}\ndef step_{n}(x): return N", tmp_path, f"script_{n}") for n in (1, 2))
     module = TextModule("taken")

@@ -29,10 +29,11 @@ _EDITABLE: Final = ("target_file_size", "verify", "on_concurrent", "on_duplicate
 
 #: In the order of how much is looked at.
 Verify = Literal["Seals", "SampledFooters", "Footers"]
+_KINDS: Final[tuple[type[SinkKind], ...]] = get_args(SinkKind)
 #: What can be done to a table of each kind.
-MODES: Final[Mapping[str, tuple[Mode, ...]]] = {kind.kind: kind.modes for kind in get_args(SinkKind)}
+MODES: Final[Mapping[str, tuple[Mode, ...]]] = {kind.kind: kind.modes for kind in _KINDS}
 #: The kinds whose tables can hold rows that readers do not see yet.
-AUDITED: Final = tuple(kind.kind for kind in get_args(SinkKind) if kind.has_audit)
+AUDITED: Final = tuple(kind.kind for kind in _KINDS if kind.has_audit)
 
 
 ColumnName = Annotated[str, Field(min_length=1, max_length=512)]

@@ -131,6 +131,11 @@ def test_modes_have_the_names_of_python(mode: Any, more: Any, said: str) -> None
     assert manifest_of(ROWS.write_iceberg("local.n.t", mode=mode, **more)).spec.sink.mode == said
 
 
+@pytest.mark.parametrize("said", ["sampled_footers", "SampledFooters", "SAMPLED_FOOTERS", "sampledFooters"])
+def test_choices_are_said_in_any_case(said: Any) -> None:
+    assert manifest_of(ROWS.write_lance("v.lance", verify=said)).spec.sink.verify == "SampledFooters"
+
+
 def test_columns_are_added_to_the_source_which_is_not_made() -> None:
     rows = cw.read_lance("d.lance").step("m:f")
     spec = manifest_of(rows.write_lance("d.lance", mode="add_columns", columns="v", only="all", vectors={"v": 8})).spec

@@ -12,7 +12,8 @@ from checkpoint_protocol.store.object_store import translate_store_error
 from devtools.ports import free_port
 from tests.support.waiting import patience
 
-_IN_RUST = "/home/runner/work/lance/lance/rust"
+#: Lance names the folders in which it was built.
+_IN_RUST = "/build/lance/rust"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from checkpoint_protocol import reasons
@@ -81,6 +81,10 @@ class QuarantineOfSegment:
         self._waiting.append(row)
         if len(self._waiting) >= self.allowance.rows_of_an_object:
             self._put_waiting()
+
+    def copy(self) -> QuarantineOfSegment:
+        """Return one that has taken the same rows, and takes more of its own."""
+        return replace(self, _rows=[*self._rows], _waiting=[*self._waiting], _objects=[*self._objects])
 
     def finish(self) -> Quarantined | None:
         """Return what the segment's seal says of its rows that failed; None if there are none. Objects are in the store then."""

@@ -145,7 +145,7 @@ class _Work(Generic[_Batch]):
             covered, rows_read = segment.identities.finish()
             quarantined = segment.quarantine.finish() if segment.quarantine is not None else None
             last = segment.is_last
-            leaves = not last and self.ending.is_announced()
+            leaves = not last and segment.failure is None and self.ending.is_announced()
             seal = Seal(
                 token=new_token(),
                 attempt=self.task.attempt,
@@ -165,6 +165,8 @@ class _Work(Generic[_Batch]):
             self.ledger.seals.put_seal(seal)
             link += 1
             failed += seal.rows_quarantined
+            if segment.failure is not None:
+                raise segment.failure
             if leaves:
                 raise Left
             if not last:
@@ -187,7 +189,11 @@ def _addressed(made: pa.RecordBatch, batches: Sequence[Batch]) -> pa.RecordBatch
 
 @dataclass(slots=True)
 class _Segment(Generic[_Batch]):
-    """The part of a task's work that is sealed together: it ends after a group, when it is old, or old and large, enough."""
+    """The part of a task's work that is sealed together: it ends after a group, when it is old, or old and large, enough.
+
+    It also ends before a group that fails, so that what was done before is not done again. `failure`: the error of that group, to
+    be raised when the segment is sealed.
+    """
 
     work: _Work[_Batch]
     given: Iterator[Finished[_Batch]]
@@ -197,16 +203,30 @@ class _Segment(Generic[_Batch]):
     lineage: LineageOfSegment = field(default_factory=LineageOfSegment)
     rows_written: int = 0
     is_last: bool = False
+    failure: Exception | None = None
     _size_bytes: int = 0
     _rows: int = 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Give what the steps make of the batches, and note what tells their rows apart, up to where the segment ends."""
         started = now = self.work.clock()
-        for finished in self.given:
-            failed: dict[int, list[int]] = {id(batch): [] for batch in finished.batches}
+        following: _Batch | None = None
+        while True:
+            quarantine = self.quarantine.copy() if self.quarantine is not None else None
+            try:
+                finished = next(self.given, None)
+                if finished is None:
+                    break
+                failed: dict[int, list[int]] = {id(batch): [] for batch in finished.batches}
+                # The error may come among them, so none is given before all are there. Most groups have one.
+                results = list(finished.results(partial(self._set_apart, failed)))
+            except Exception as error:
+                if not self._may_end_before(following):
+                    raise
+                self.failure, self.quarantine = error, quarantine
+                return
             lineage = self.lineage.begin(finished.batches)
-            for numbered in finished.results(partial(self._set_apart, failed)):
+            for numbered in results:
                 made = _addressed(lineage.taken(numbered), finished.batches)
                 self.rows_written += made.num_rows
                 self._size_bytes += made.nbytes
@@ -222,7 +242,8 @@ class _Segment(Generic[_Batch]):
             took_s = now - before
             self.speed.took(took_s, rows)
             self._rows += rows
-            if self._may_end_before(finished.following) and self._is_due(now, started, took_s, finished.following_rows):
+            following = finished.following
+            if self._may_end_before(following) and self._is_due(now, started, took_s, finished.following_rows):
                 return
         self.work.steps.end()
         self.is_last = True

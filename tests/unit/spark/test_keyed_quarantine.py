@@ -236,7 +236,9 @@ def test_a_row_that_fails_is_sealed_with_its_key_apart_from_the_keys_of_the_othe
 
 
 @pytest.mark.parametrize("seconds", [0, 100_000], ids=["in one segment", "in several segments"])
-def test_more_failed_rows_than_the_limit_end_the_task_with_the_key_of_the_last(seconds: int) -> None:
+def test_one_failed_row_too_many_ends_the_task_with_its_key_and_rows_before_are_sealed(
+    seconds: int,
+) -> None:
     world = World()
     ledger = world.ledger(1)
     ledger.inputs.put_input(
@@ -251,7 +253,10 @@ def test_more_failed_rows_than_the_limit_end_the_task_with_the_key_of_the_last(s
     with pytest.raises(NeedsChange, match=r"3 rows of one task failed, and .*maxRows allows 2; the last is the row with id=15"):
         run(ledger, 1, 0, range(21), record, world.files, itertools.count(0, seconds).__next__)
 
-    assert bool(ledger.chains.read_chain(1, 0)) == (seconds > 0)
+    seals = ledger.chains.read_chain(1, 0)
+    assert (len(seals) > 1) == (seconds > 0)
+    assert sum(seal.rows_read for seal in seals) == 14
+    assert sum(seal.rows_quarantined for seal in seals) == 2
 
 
 def test_a_share_of_rows_that_are_known_by_keys_is_judged_when_all_are_read() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from devtools.build_tools import BuildToolFailed, BuildToolMissing
 from devtools.cache import cache_root
+from devtools.gcs_server import gcs_binary
 from devtools.kafka_broker import broker_jars
 from devtools.kubernetes import binaries, machine, parts, project_images
 from devtools.rest_catalog import server_classes
@@ -16,6 +17,7 @@ from devtools.spark_iceberg import iceberg_spark_runtime
 
 ENTRIES: tuple[tuple[str, Callable[[], object]], ...] = (
     ("S3 server (versitygw, built with Go)", gateway_binary),
+    ("Google Cloud Storage (fake-gcs-server, built with Go)", gcs_binary),
     ("Iceberg REST catalog (100 MB of jars by Maven)", server_classes),
     ("Kafka broker (44 MB of jars by Maven)", broker_jars),
     ("Iceberg runtime for Spark (one jar by Maven)", iceberg_spark_runtime),

@@ -24,6 +24,7 @@ from checkpoint_protocol.store.object_listing import NotListed
 from checkpoint_protocol.store.object_store import ObjectStore, ObstoreStore, open_store, probe, read_to_end
 from checkpoint_protocol.store.parallel import in_threads
 from checkpoint_protocol.store.put_once import put_once
+from devtools.gcs_server import GcsServer
 from devtools.s3_server import S3Server
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.store import SimulatedStore
@@ -40,7 +41,7 @@ from tests.support.stores import (
 #: More than anything here has.
 MOST = 4 << 20
 
-STORES = ("folder", "s3", "obstore memory", "fake", "simulated")
+STORES = ("folder", "s3", "gcs", "obstore memory", "fake", "simulated")
 #: The simulated one is for one actor at a time.
 SHARED_STORES = STORES[:-1]
 
@@ -60,6 +61,15 @@ def fresh_bucket(server: S3Server) -> str:
     return server.make_bucket(f"contract-{secrets.token_hex(6)}")
 
 
+def on_gcs(server: GcsServer, bucket: str, path: str) -> ObjectStore:
+    """Return a store that is reached with a key file, or by anybody (buckets named public-*)."""
+    access: dict[str, Any] = {"service_account_file": str(server.key_file)}
+    if bucket.startswith("public-"):
+        access = {"credentials": "anonymous"}
+    entry = StorageEntry(prefix=f"gs://{bucket}/", endpoint=server.endpoint, **access)
+    return open_store(f"gs://{bucket}/{path}", StorageSettings(storage=(entry,)))
+
+
 def make_store(name: str, folder: Path, request: pytest.FixtureRequest) -> ObjectStore:
     match name:
         case "folder":
@@ -68,6 +78,9 @@ def make_store(name: str, folder: Path, request: pytest.FixtureRequest) -> Objec
             server: S3Server = request.getfixturevalue("s3_server")
             bucket = fresh_bucket(server)
             return open_store(f"s3://{bucket}/größe und maß", storage_for(server, bucket))
+        case "gcs":
+            gcs: GcsServer = request.getfixturevalue("gcs_server")
+            return on_gcs(gcs, gcs.make_bucket(f"contract-{secrets.token_hex(6)}"), "größe und maß")
         case "obstore memory":
             return ObstoreStore("memory://", ObstoreMemory())
         case "fake":
@@ -317,12 +330,16 @@ def test_a_record_with_an_awkward_name_is_put_found_listed_and_removed_under_tha
 def awkward_stores(kind: str, folder: Path, request: pytest.FixtureRequest) -> dict[str, ObjectStore]:
     if kind == "folder":
         return {name: open_store(str(folder / name), StorageSettings()) for name in AWKWARD}
+    if kind == "gcs":
+        gcs: GcsServer = request.getfixturevalue("gcs_server")
+        bucket = gcs.make_bucket(f"public-{secrets.token_hex(6)}")
+        return {name: on_gcs(gcs, bucket, f"{name}/cp") for name in AWKWARD}
     server: S3Server = request.getfixturevalue("s3_server")
     bucket = fresh_bucket(server)
     return {name: open_store(f"s3://{bucket}/{name}/cp", storage_for(server, bucket)) for name in AWKWARD}
 
 
-@pytest.mark.parametrize("kind", ["folder", "s3"])
+@pytest.mark.parametrize("kind", ["folder", "s3", "gcs"])
 def test_each_uri_is_a_store_of_its_own_however_awkward(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Were "a%20b" read as "a b", or "a#b" as "a", two writes would meet in one store."""
     stores = awkward_stores(kind, tmp_path, request)
@@ -455,6 +472,30 @@ def test_a_bucket_that_is_not_there_is_for_a_person_and_never_an_absent_object(s
     assert open_store(f"s3://{made}/cp", storage_for(s3_server, made)).get("x", 1) is None
 
 
+@pytest.mark.parametrize("call", CALLS)
+def test_on_gcs_a_refusal_and_a_bucket_that_is_not_there_are_for_a_person(
+    gcs_server: GcsServer, call: str, tmp_path: Path
+) -> None:
+    bucket = gcs_server.make_bucket(f"contract-{secrets.token_hex(6)}")
+    entry = StorageEntry(prefix="gs://", endpoint=gcs_server.endpoint, credentials="anonymous")
+    refused = failure(call, open_store(f"gs://{bucket}/cp", StorageSettings(storage=(entry,))))
+    missing = failure(call, on_gcs(gcs_server, "public-that-is-not-there", "cp"))
+
+    assert [type(refused), refused.reason] == [NeedsChange, reasons.CREDENTIALS_REFUSED]
+    assert isinstance(missing, NeedsChange)
+    assert "does not exist" in missing.message
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_on_gcs_a_key_that_the_store_does_not_know_is_for_a_person(gcs_server: GcsServer, call: str, tmp_path: Path) -> None:
+    bucket = gcs_server.make_bucket(f"contract-{secrets.token_hex(6)}")
+    with GcsServer(tmp_path) as other:
+        wrong = StorageEntry(prefix="gs://", endpoint=gcs_server.endpoint, service_account_file=str(other.key_file))
+        error = failure(call, open_store(f"gs://{bucket}/cp", StorageSettings(storage=(wrong,))))
+
+    assert [type(error), error.reason] == [NeedsChange, reasons.CREDENTIALS_REFUSED]
+
+
 @pytest.mark.slow  # as long as the retries of a store take
 def test_a_store_that_nobody_serves_is_retryable_within_a_bounded_time() -> None:
     with socket.socket() as unused:
@@ -483,6 +524,15 @@ def test_a_server_that_dies_and_comes_back_is_retryable_and_then_has_everything(
         server.start()
 
         assert store.get("a/b.json", MOST) == b"1"
+
+
+def test_on_gcs_a_server_that_is_stopped_is_retryable(tmp_path: Path) -> None:
+    with GcsServer(tmp_path) as server:
+        store = on_gcs(server, server.make_bucket("public-1"), "cp")
+        store.put_if_absent("a/b.json", b"1")
+        server.stop()
+
+        assert isinstance(failure("get", store), Retryable)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.places import DISK_PLACES, PLACES, Place, on_disk, on_s3
+from tests.support.places import DISK_PLACES, PLACES, Place, on_disk, on_gcs, on_s3
 
 
 def make_place(name: str, folder: Path, request: pytest.FixtureRequest) -> Place:
     kind = name.split("-")[0]
     if name.endswith("-s3"):
         return on_s3(folder, kind, request.getfixturevalue("s3_server"))
+    if name.endswith("-gcs"):
+        return on_gcs(folder, kind, request.getfixturevalue("gcs_server"))
     rest = request.getfixturevalue("rest_catalog") if "-rest-" in name else None
     return on_disk(folder, kind, rest)
 

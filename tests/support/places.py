@@ -21,6 +21,7 @@ from pyiceberg.table.snapshots import ancestors_of
 from checkpoint_commit.catalogs.named import open_catalog
 from checkpoint_protocol.places.settings import CatalogSettings, Settings
 from checkpoint_protocol.places.storage import StorageEntry, lance_options
+from devtools.gcs_server import GcsServer
 from devtools.rest_catalog import RestCatalog
 from devtools.s3_server import S3Server
 
@@ -182,8 +183,18 @@ def on_disk(folder: Path, kind: str, rest: RestCatalog | None = None) -> Place:
 def on_s3(folder: Path, kind: str, server: S3Server) -> Place:
     """Return a place in a fresh bucket of a real S3 server; the catalog of an Iceberg table is SQLite."""
     bucket = server.make_bucket(f"b-{uuid.uuid4().hex[:12]}")
-    base = f"s3://{bucket}"
-    storage = (_storage(server, bucket),)
+    return _in_bucket(folder, kind, f"s3://{bucket}", _storage(server, bucket))
+
+
+def on_gcs(folder: Path, kind: str, server: GcsServer) -> Place:
+    """Return a place in a fresh bucket of Google Cloud Storage, reached with a key file."""
+    bucket = server.make_bucket(f"b-{uuid.uuid4().hex[:12]}")
+    entry = StorageEntry(prefix=f"gs://{bucket}/", endpoint=server.endpoint, service_account_file=str(server.key_file))
+    return _in_bucket(folder, kind, f"gs://{bucket}", entry)
+
+
+def _in_bucket(folder: Path, kind: str, base: str, entry: StorageEntry) -> Place:
+    storage = (entry,)
     if kind == "iceberg":
         catalog = CatalogSettings(type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"{base}/warehouse")
         return IcebergPlace(folder, Settings(catalogs={"test": catalog}, storage=storage), f"{base}/checkpoints", base)

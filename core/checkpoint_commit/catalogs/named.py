@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from pydantic import ValidationError as PydanticValidationError
 from pyiceberg.catalog import Catalog
@@ -18,6 +18,7 @@ from pyiceberg.exceptions import ForbiddenError, OAuthError, UnauthorizedError
 from pyiceberg.io import FileIO
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
 from requests.exceptions import RequestException
 from sqlalchemy import Connection, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
@@ -61,6 +62,11 @@ class _BoundedSqlCatalog(SqlCatalog):
         metadata = FromInputFile.table_metadata(files.new_input(location))
         name = (*self.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
         return Table(name, metadata, location, self._load_file_io(metadata.properties, location), self)
+
+    def create_table(self, identifier: str | Identifier, *args: Any, **fields: Any) -> Table:
+        # pyiceberg writes the first metadata by the catalog's properties: on GCS, as whoever this machine is.
+        self.create_table_transaction(identifier, *args, **fields).commit_transaction()
+        return self.load_table(identifier)
 
     def _resolve_table_location(self, location: str | None, database_name: str, table_name: str) -> str:
         # A namespace may have a location of its own.

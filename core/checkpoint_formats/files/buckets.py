@@ -96,8 +96,7 @@ class Buckets:
         That is GCS (a key file) and Azure (an endpoint). Reads of one file wait for each other.
         """
         with _reading(location, self._storage.place):
-            reader = obstore.open_reader(self._store(location), location.key, buffer_size=_READ_AHEAD_BYTES)
-        return pa.PythonFile(_ObstoreFile(reader, location, self._storage.place), mode="r")
+            return open_for_arrow(self._store(location), location, self._storage.place)
 
     def _client_key(self, location: Location) -> _ClientKey:
         entry = self._storage.entry_for(location.text)
@@ -121,6 +120,12 @@ class Buckets:
             if key not in self._filesystems:
                 self._filesystems[key] = pa.fs.S3FileSystem(**pyarrow_options(location.text, self._storage))
             return self._filesystems[key]
+
+
+def open_for_arrow(store: obstore.store.ObjectStore, location: Location, settings: SettingsPlace) -> pa.NativeFile:
+    """Return an object as a file of pyarrow. Raises what obstore raises."""
+    reader = obstore.open_reader(store, location.key, buffer_size=_READ_AHEAD_BYTES)
+    return pa.PythonFile(_ObstoreFile(reader, location, settings), mode="r")
 
 
 class _ObstoreFile:

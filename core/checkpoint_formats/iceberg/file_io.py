@@ -15,6 +15,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from checkpoint_formats.iceberg.bounded.files import BoundedFile
+from checkpoint_formats.iceberg.object_files import ObjectFileIO
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.places.storage import StorageEntry, StorageSettings, disk_path, entry_of, iceberg_options
@@ -62,7 +63,9 @@ class CheckedFileIO(FileIO):
             raise NeedsChange(reasons.TABLE_UNSUPPORTED, f"the metadata of a table lead elsewhere: {why}")
         key = location.partition(":")[0] if entry is not None else "file", entry.prefix if entry is not None else None
         if key not in self._by_entry:
-            self._by_entry[key] = load_file_io(dict(iceberg_options(location, self._storage)), location)
+            properties = iceberg_options(location, self._storage)
+            of_google = key[0] in ("gs", "gcs")
+            self._by_entry[key] = ObjectFileIO(self._storage) if of_google else load_file_io(dict(properties), location)
         return self._by_entry[key]
 
 

@@ -40,10 +40,11 @@ _KEYS: Final = {
     "gs": ("service_account_file",),
     "az": ("account_key",),
 }
-#: The variables that Lance takes a token from, in any case, also where keys are given: on Azure the token goes before them.
+#: The variables that Lance takes a token from, in any case, also where keys are given: on Azure and GCS the token goes before
+#: them. On GCS obstore does so, too.
 _TOKENS_OF_LANCE: Final = {
     "s3": ("aws_session_token", "aws_token", "session_token", "token"),
-    "gs": (),
+    "gs": ("google_bearer_token", "bearer_token"),
     "az": ("azure_storage_token", "bearer_token", "token"),
 }
 
@@ -268,17 +269,25 @@ def obstore_options(uri: str, settings: StorageSettings) -> dict[str, Any]:
             session_token=entry.session_token,
         )
     elif scheme == "gs":
-        options["config"] = _texts(settings, service_account=entry.service_account_file)
+        if entry.has_keys:
+            _refuse_tokens_of_others(entry, settings, _TOKENS_OF_LANCE[scheme])
+        options["config"] = _texts(settings, service_account=entry.service_account_file, base_url=entry.endpoint)
     elif scheme == "az":
         options["config"] = _texts(
             settings, account_name=entry.account_name, account_key=entry.account_key, endpoint=entry.endpoint
         )
     if entry.is_anonymous:
         options["config"]["skip_signature"] = True
+        if scheme == "gs":
+            options["config"] |= _NO_TOKEN_OF_GCS
     elif entry.has_keys and (given := _credential(scheme, options["config"])) is not None:
         # obstore adds to the config what variables of this process say, such as AWS_SESSION_TOKEN; not to this.
         options["credential_provider"] = lambda: given
     return options
+
+
+#: For puts object_store would else ask for the identity of this machine, whatever `skip_signature` says.
+_NO_TOKEN_OF_GCS: Final = {"bearer_token": ""}
 
 
 def _credential(scheme: str, config: dict[str, str]) -> dict[str, str | None] | None:
@@ -315,11 +324,11 @@ def pyarrow_options(uri: str, settings: StorageSettings) -> dict[str, Any]:
 
 
 def iceberg_options(uri: str, settings: StorageSettings) -> dict[str, str]:
-    """Return pyiceberg FileIO properties for a table location."""
+    """Return pyiceberg FileIO properties for a table location. None on GCS, where `ObjectFileIO` opens the files."""
     entry = entry_of(uri, settings)
-    if entry is None:
-        return {}
     scheme = _scheme(uri)
+    if entry is None or scheme == "gs":
+        return {}
     if scheme == "s3":
         named = _texts(
             settings,
@@ -333,18 +342,16 @@ def iceberg_options(uri: str, settings: StorageSettings) -> dict[str, str]:
         )
         anonymous = {"s3.anonymous": "true"} if entry.is_anonymous else {}
         return {f"s3.{name}": value for name, value in named.items()} | anonymous | {"s3.connect-timeout": str(_MAX_CONNECT_S)}
-    if entry.is_anonymous or entry.service_account_file is not None:
+    if entry.is_anonymous:
         # pyiceberg knows no such thing there, and would ask for the identity of this machine.
         place = settings.place.name("storage")
         raise NeedsChange(
             reasons.MANIFEST_INVALID,
             f"the storage entry {entry.prefix} ({place}): Iceberg tables in {scheme}:// are reached with an account key or "
-            "with credentials: ambient only (GCS: GOOGLE_APPLICATION_CREDENTIALS names a key file)",
+            "with credentials: ambient only",
         )
-    if scheme == "az":
-        named = _texts(settings, **{"account-name": entry.account_name, "account-key": entry.account_key})
-        return {f"adls.{name}": value for name, value in named.items()}
-    return {}
+    named = _texts(settings, **{"account-name": entry.account_name, "account-key": entry.account_key})
+    return {f"adls.{name}": value for name, value in named.items()}
 
 
 def _refuse_tokens_of_others(entry: StorageEntry, settings: StorageSettings, names: Collection[str]) -> None:
@@ -381,7 +388,8 @@ def lance_options(uri: str, settings: StorageSettings) -> dict[str, str]:
         http = {"allow_http": "true"} if _is_plain_http(entry) else {}
         return options | anonymous | http | {"connect_timeout": f"{_MAX_CONNECT_S}s"}
     if scheme == "gs":
-        anonymous = {"google_skip_signature": "true"} if entry.is_anonymous else {}
-        return _texts(settings, service_account=entry.service_account_file) | anonymous
+        anonymous = {"google_skip_signature": "true", **_NO_TOKEN_OF_GCS} if entry.is_anonymous else {}
+        http = {"allow_http": "true"} if _is_plain_http(entry) else {}
+        return _texts(settings, service_account=entry.service_account_file, base_url=entry.endpoint) | anonymous | http
     anonymous = {"azure_skip_signature": "true"} if entry.is_anonymous else {}
     return _texts(settings, account_name=entry.account_name, account_key=entry.account_key, endpoint=entry.endpoint) | anonymous

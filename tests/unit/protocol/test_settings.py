@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import lance
 import obstore
 import pytest
+from obstore.exceptions import BaseError
 from obstore.store import ObjectStore, from_url
 from pydantic import SecretStr
 from pyiceberg.io import load_file_io
@@ -233,7 +234,7 @@ FULL: dict[str, dict[str, str]] = {
         "secret_access_key": SECRET,
         "session_token": "session",
     },
-    "gs": {"service_account_file": "/key.json"},
+    "gs": {"service_account_file": "/key.json", "endpoint": "http://127.0.0.1:9001"},
     "az": {"account_name": "account", "account_key": SECRET, "endpoint": "https://account.blob"},
 }
 
@@ -255,7 +256,7 @@ def full(scheme: str) -> StorageSettings:
                 "session_token": "session",
             },
         ),
-        ("gs", {"service_account": "/key.json"}),
+        ("gs", {"service_account": "/key.json", "base_url": "http://127.0.0.1:9001"}),
         ("az", {"account_name": "account", "account_key": SECRET, "endpoint": "https://account.blob"}),
     ],
 )
@@ -322,7 +323,7 @@ def test_the_words_of_pyiceberg(scheme: str, options: dict[str, str]) -> None:
                 "allow_http": "true",
             },
         ),
-        ("gs", {"service_account": "/key.json"}),
+        ("gs", {"service_account": "/key.json", "base_url": "http://127.0.0.1:9001", "allow_http": "true"}),
         ("az", {"account_name": "account", "account_key": SECRET, "endpoint": "https://account.blob"}),
     ],
 )
@@ -521,14 +522,43 @@ def test_public_buckets_of_other_clouds_are_read_without_signing_where_the_libra
     given, uri = without_keys("anonymous", scheme), URIS[scheme]
 
     assert obstore_options(uri, given)["config"]["skip_signature"] is True
-    with pytest.raises(NeedsChange, match="credentials: ambient"):
-        iceberg_options(uri, given)
+    if scheme == "az":
+        with pytest.raises(NeedsChange, match="credentials: ambient"):
+            iceberg_options(uri, given)
 
 
-def test_a_key_file_of_gcs_is_not_passed_over_for_the_identity_of_the_machine() -> None:
-    """pyiceberg takes no key file; with its default it would ask for the machine's identity."""
-    with pytest.raises(NeedsChange, match="GOOGLE_APPLICATION_CREDENTIALS"):
-        iceberg_options(URIS["gs"], full("gs"))
+@pytest.mark.parametrize("translate", [obstore_options, lance_options])
+@pytest.mark.parametrize("variable", ["GOOGLE_BEARER_TOKEN", "BEARER_TOKEN"])
+def test_a_token_that_would_go_before_a_key_file_of_gcs_is_named(
+    translate: Any, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "AMBIENT-7c1f")
+
+    with pytest.raises(NeedsChange, match=f"unset {variable} for this process") as caught:
+        translate(URIS["gs"], full("gs"))
+
+    assert "AMBIENT-7c1f" not in caught.value.message
+    assert translate(URIS["gs"], without_keys("ambient", "gs"))
+
+
+@pytest.mark.parametrize("file", [None, "/not-there"])
+def test_puts_into_a_public_bucket_of_gcs_ask_nobody_for_an_identity(
+    file: str | None, listener: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """object_store signs puts even where it is told not to: with what the variables name, or the identity of this machine."""
+    endpoint, heads = listener
+    if file is not None:
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
+    monkeypatch.setenv("GOOGLE_BEARER_TOKEN", "AMBIENT-7c1f")
+    given = StorageSettings(storage=(entry(URIS["gs"], endpoint=endpoint, credentials="anonymous"),))
+
+    with pytest.raises(BaseError, match="501"):
+        obstore.put(from_url(URIS["gs"], **obstore_options(URIS["gs"], given)), "y", b"1", use_multipart=False)
+    with pytest.raises((ValueError, OSError)):
+        lance.dataset(URIS["gs"], storage_options={**lance_options(URIS["gs"], given), "client_max_retries": "0"})
+
+    assert heads
+    assert "AMBIENT-7c1f" not in "".join(heads)
 
 
 @pytest.mark.parametrize("credentials", ["ambient", "anonymous"])

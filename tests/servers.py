@@ -1,4 +1,4 @@
-"""One S3 server, REST catalog and Kafka broker for the whole run; tests keep apart by names of buckets, namespaces and topics.
+"""One server of each kind for the whole run; tests keep apart by names of buckets, namespaces and topics.
 
 A test that stops or kills a server starts one of its own.
 """
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from devtools.azure_server import AzureServer
 from devtools.kafka_broker import KafkaBroker
 from devtools.kubernetes.api_server_only import ApiServer, start_api_server_only
 from devtools.rest_catalog import RestCatalog
@@ -16,6 +17,12 @@ from devtools.s3_server import S3Server
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     with S3Server(tmp_path_factory.mktemp("s3_server")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
+    with AzureServer(tmp_path_factory.mktemp("azure_server")) as server:
         yield server
 
 

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from pyiceberg.io import FileIO, InputFile, OutputFile, load_file_io
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestFile, read_manifest_list
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from checkpoint_formats.iceberg.bounded.files import BoundedFile
 from checkpoint_protocol import reasons
@@ -60,10 +62,23 @@ class CheckedFileIO(FileIO):
         entry = self.check(location)
         if (why := why_not_parsed(location)) is not None:
             raise NeedsChange(reasons.TABLE_UNSUPPORTED, f"the metadata of a table lead elsewhere: {why}")
-        key = location.partition(":")[0] if entry is not None else "file", entry.prefix if entry is not None else None
+        # With the bucket, as in Azure the URI may say which account it is in.
+        key = ("/".join(location.split("/", 3)[:3]), entry.prefix) if entry is not None else ("file", None)
         if key not in self._by_entry:
-            self._by_entry[key] = load_file_io(dict(iceberg_options(location, self._storage)), location)
+            options = dict(iceberg_options(location, self._storage))
+            in_azure = key[0].startswith(("az:", "abfs"))
+            self._by_entry[key] = _AzureFileIO(options) if in_azure else load_file_io(options, location)
         return self._by_entry[key]
+
+
+class _AzureFileIO(PyArrowFileIO):
+    """pyiceberg itself does not know az://, and takes container@host for the name of a container."""
+
+    @staticmethod
+    def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
+        root, _, key = location.partition("://")[2].partition("/")
+        container = root.partition("@")[0]
+        return "abfss", container, f"{container}/{key}"
 
 
 def open_file_io(location: str, storage: StorageSettings, most_metadata_bytes: int | None) -> CheckedFileIO:

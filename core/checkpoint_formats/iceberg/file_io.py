@@ -65,13 +65,11 @@ class CheckedFileIO(FileIO):
         # With the bucket, as in Azure the URI may say which account it is in.
         key = ("/".join(location.split("/", 3)[:3]), entry.prefix) if entry is not None else ("file", None)
         if key not in self._by_entry:
-            options = dict(iceberg_options(location, self._storage))
-            in_azure = key[0].startswith(("az:", "abfs"))
-            self._by_entry[key] = _AzureFileIO(options) if in_azure else load_file_io(options, location)
+            self._by_entry[key] = load_file_io(dict(iceberg_options(location, self._storage)), location)
         return self._by_entry[key]
 
 
-class _AzureFileIO(PyArrowFileIO):
+class AzureFileIO(PyArrowFileIO):
     """pyiceberg itself does not know az://, and takes container@host for the name of a container."""
 
     @staticmethod

@@ -365,7 +365,8 @@ def iceberg_options(uri: str, settings: StorageSettings) -> dict[str, str]:
             "with credentials: ambient only (GCS: GOOGLE_APPLICATION_CREDENTIALS names a key file)",
         )
     if scheme == "az":
-        return {f"adls.{name.replace('_', '-')}": value for name, value in pyarrow_options(uri, settings).items()}
+        named = {f"adls.{name.replace('_', '-')}": value for name, value in pyarrow_options(uri, settings).items()}
+        return named | {"py-io-impl": "checkpoint_formats.iceberg.file_io.AzureFileIO"}
     return {}
 
 

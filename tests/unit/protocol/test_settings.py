@@ -17,6 +17,7 @@ from obstore.store import ObjectStore, from_url
 from pydantic import SecretStr
 from pyiceberg.io import load_file_io
 
+from checkpoint_formats.iceberg.file_io import AzureFileIO
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.spec import ManifestInvalid, validate_model
@@ -318,6 +319,7 @@ def test_the_words_of_pyarrow(scheme: str, options: dict[str, str]) -> None:
                 "adls.blob-storage-scheme": "https",
                 "adls.dfs-storage-authority": ".dfs.example.com",
                 "adls.dfs-storage-scheme": "https",
+                "py-io-impl": f"{AzureFileIO.__module__}.{AzureFileIO.__qualname__}",
             },
         ),
     ],

@@ -30,7 +30,9 @@ def find(name: str) -> str:
             return str(inside)
     found = shutil.which(name)
     if found is None:
-        raise BuildToolMissing(f"the test services need `{name}` on the PATH (JDK 17 or later, Maven 3, Go 1.25 or later)")
+        raise BuildToolMissing(
+            f"the test services need `{name}` on the PATH (JDK 17 or later, Maven 3, Go 1.25 or later, Node.js 20 or later)"
+        )
     return found
 
 

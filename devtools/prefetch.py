@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from devtools.azure_server import azurite_script
 from devtools.build_tools import BuildToolFailed, BuildToolMissing
 from devtools.cache import cache_root
 from devtools.gcs_server import gcs_binary
@@ -18,6 +19,7 @@ from devtools.spark_iceberg import iceberg_spark_runtime
 ENTRIES: tuple[tuple[str, Callable[[], object]], ...] = (
     ("S3 server (versitygw, built with Go)", gateway_binary),
     ("Google Cloud Storage (fake-gcs-server, built with Go)", gcs_binary),
+    ("Azure's emulator (Azurite, 190 MB by npm)", azurite_script),
     ("Iceberg REST catalog (100 MB of jars by Maven)", server_classes),
     ("Kafka broker (44 MB of jars by Maven)", broker_jars),
     ("Iceberg runtime for Spark (one jar by Maven)", iceberg_spark_runtime),

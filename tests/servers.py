@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from devtools.azure_server import AzureServer
 from devtools.gcs_server import GcsServer
 from devtools.kafka_broker import KafkaBroker
 from devtools.kubernetes.api_server_only import ApiServer, start_api_server_only
@@ -17,6 +18,12 @@ from devtools.s3_server import S3Server
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     with S3Server(tmp_path_factory.mktemp("s3_server")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
+    with AzureServer(tmp_path_factory.mktemp("azure_server")) as server:
         yield server
 
 

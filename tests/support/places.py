@@ -21,6 +21,7 @@ from pyiceberg.table.snapshots import ancestors_of
 from checkpoint_commit.catalogs.named import open_catalog
 from checkpoint_protocol.places.settings import CatalogSettings, Settings
 from checkpoint_protocol.places.storage import StorageEntry, lance_options
+from devtools.azure_server import AzureServer
 from devtools.gcs_server import GcsServer
 from devtools.rest_catalog import RestCatalog
 from devtools.s3_server import S3Server
@@ -197,5 +198,17 @@ def _in_bucket(folder: Path, kind: str, base: str, entry: StorageEntry) -> Place
     storage = (entry,)
     if kind == "iceberg":
         catalog = CatalogSettings(type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"{base}/warehouse")
+        return IcebergPlace(folder, Settings(catalogs={"test": catalog}, storage=storage), f"{base}/checkpoints", base)
+    return LancePlace(folder, Settings(storage=storage), f"{base}/checkpoints", base)
+
+
+def on_azure(folder: Path, kind: str, server: AzureServer) -> Place:
+    """Return a place in a fresh container of Azure's emulator, with URIs as people write them for each library."""
+    bucket = server.make_bucket(f"b-{uuid.uuid4().hex[:12]}")
+    keys: dict[str, Any] = {"account_name": server.account, "account_key": SecretStr(server.key), "endpoint": server.endpoint}
+    base, storage = f"az://{bucket}", (StorageEntry(prefix=f"az://{bucket}/", **keys),)
+    if kind == "iceberg":
+        warehouse = f"abfss://{bucket}@{server.account}.dfs.core.windows.net/warehouse"
+        catalog = CatalogSettings(type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=warehouse)
         return IcebergPlace(folder, Settings(catalogs={"test": catalog}, storage=storage), f"{base}/checkpoints", base)
     return LancePlace(folder, Settings(storage=storage), f"{base}/checkpoints", base)

@@ -368,6 +368,10 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/protocol/test_settings.py::test_keys_that_a_library_would_complete_from_this_machine_are_refused": (
         "lacks {}: give it {}",
     ),
+    "unit/protocol/test_settings.py::test_the_account_of_a_uri_is_nobody_elses": ("says account_name: {}; correct one of them",),
+    "unit/protocol/test_uris.py::test_a_uri_of_an_old_client_of_azure_is_opened_as_the_message_says": (
+        "no library here knows it any more; write abfss://container@account.dfs.core.windows.net/path",
+    ),
     "contract/test_memory_of_datasets.py::test_a_dataset_is_opened_again_once_its_schema_says_less": (
         "compact the dataset (dataset.optimize.compact_files()), or remove metadata of its schema",
     ),

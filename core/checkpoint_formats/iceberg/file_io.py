@@ -18,7 +18,7 @@ from checkpoint_formats.iceberg.bounded.files import BoundedFile
 from checkpoint_formats.iceberg.object_files import ObjectFileIO
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.places.storage import StorageEntry, StorageSettings, disk_path, entry_of, iceberg_options
+from checkpoint_protocol.places.storage import StorageEntry, StorageSettings, disk_path, entry_of, iceberg_options, is_in_s3
 from checkpoint_protocol.places.uris import why_not_parsed
 
 #: Properties by which a table says where its files are to be put.
@@ -61,11 +61,13 @@ class CheckedFileIO(FileIO):
         entry = self.check(location)
         if (why := why_not_parsed(location)) is not None:
             raise NeedsChange(reasons.TABLE_UNSUPPORTED, f"the metadata of a table lead elsewhere: {why}")
-        key = location.partition(":")[0] if entry is not None else "file", entry.prefix if entry is not None else None
+        # With the bucket, as in Azure the URI may say which account it is in.
+        key = ("/".join(location.split("/", 3)[:3]), entry.prefix) if entry is not None else ("file", None)
         if key not in self._by_entry:
-            properties = iceberg_options(location, self._storage)
-            of_google = key[0] in ("gs", "gcs")
-            self._by_entry[key] = ObjectFileIO(self._storage) if of_google else load_file_io(dict(properties), location)
+            if entry is None or is_in_s3(location):
+                self._by_entry[key] = load_file_io(dict(iceberg_options(location, self._storage)), location)
+            else:
+                self._by_entry[key] = ObjectFileIO(self._storage)
         return self._by_entry[key]
 
 

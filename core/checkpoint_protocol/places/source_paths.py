@@ -9,14 +9,11 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.places.uris import SAME_STORE, scheme_of, why_not_opened
-
-_AZURE_HOST: Final = re.compile(r"([^.]+)\.(?:dfs|blob)\.core\.windows\.net")
+from checkpoint_protocol.places.uris import SAME_STORE, account_of, scheme_of, why_not_opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +79,7 @@ def identity_of(location: Location, storage: StorageSettings) -> str:
     entry = storage.entry_for(location.text)
     if store == "az":
         bucket, _, host = bucket.partition("@")
-        named = _AZURE_HOST.fullmatch(host.lower())
-        account = (named[1] if named is not None else host.lower()) or (entry.account_name or "" if entry is not None else "")
+        account = account_of(host) or (entry.account_name or "" if entry is not None else "")
     endpoint = (entry.endpoint or "").rstrip("/") if entry is not None else ""
     return f"{store}://{account}@{endpoint}/{bucket}/{location.key}"
 

@@ -28,7 +28,7 @@ from checkpoint_protocol.places.setting_values import (
     in_full,
     reveal,
 )
-from checkpoint_protocol.places.uris import SAME_STORE, local_path, why_not_opened, why_not_parsed
+from checkpoint_protocol.places.uris import SAME_STORE, account_of, local_path, why_not_opened, why_not_parsed
 
 _MAX_CONNECT_S = 5
 _MAX_RETRY_S = 30
@@ -159,13 +159,13 @@ class StorageSettings(SettingsSection):
 
     def entry_for(self, uri: str) -> StorageEntry | None:
         """Return the entry with the longest prefix that holds this URI."""
-        matching = [entry for entry in self.storage if _holds(entry.prefix, uri)]
+        matching = [entry for entry in self.storage if _holds(entry.prefix, uri, entry)]
         return max(matching, key=lambda entry: len(entry.prefix), default=None)
 
     def has_entries_below(self, uri: str) -> bool:
         """Whether something in a folder has another entry than the folder itself."""
         own = self.entry_for(uri)
-        return any(entry is not own and _holds(uri, entry.prefix) for entry in self.storage)
+        return any(entry is not own and _holds(uri, entry.prefix, entry) for entry in self.storage)
 
 
 def disk_path(uri: str, settings: StorageSettings) -> Path | None:
@@ -212,6 +212,16 @@ def entry_of(uri: str, settings: StorageSettings) -> StorageEntry | None:
             f"the storage entry {entry.prefix} ({place}), which covers {uri}, has neither keys nor credentials: give it {ways}",
         )
     missing = [name for name in _KEYS[_scheme(uri)] if getattr(entry, name) is None] if entry.credentials is None else []
+    if _scheme(uri) == "az":
+        named = account_of(urlparse(uri).netloc.partition("@")[2])
+        if named and entry.account_name not in (None, named):
+            # obstore would go to the entry's account, and Lance with its key to the other one.
+            raise NeedsChange(
+                reasons.MANIFEST_INVALID,
+                f"{uri} is in the account {named}, and the storage entry {entry.prefix} ({place}), which covers it, says "
+                f"account_name: {entry.account_name}; correct one of them",
+            )
+        missing += [] if named or entry.account_name else ["account_name"]
     if missing:
         # Libraries take what is missing from this process's variables, or the identity of this machine.
         raise NeedsChange(
@@ -221,8 +231,8 @@ def entry_of(uri: str, settings: StorageSettings) -> StorageEntry | None:
     return entry
 
 
-def _holds(prefix: str, uri: str) -> bool:
-    prefix, uri = _by_its_first_name(prefix), _by_its_first_name(uri)
+def _holds(prefix: str, uri: str, entry: StorageEntry) -> bool:
+    prefix, uri = _by_its_first_name(prefix, entry), _by_its_first_name(uri, entry)
     return uri == prefix.rstrip("/") or uri.startswith(prefix if prefix.endswith("/") else prefix + "/")
 
 
@@ -238,8 +248,12 @@ def _scheme(uri: str) -> str:
     return SAME_STORE.get(scheme, scheme)
 
 
-def _by_its_first_name(uri: str) -> str:
+def _by_its_first_name(uri: str, entry: StorageEntry) -> str:
     scheme, separator, rest = uri.partition("://")
+    container, at, host = rest.partition("/")[0].partition("@")
+    if at and account_of(host) == entry.account_name:
+        # The entry says the same account as the URI does.
+        rest = container + rest.removeprefix(f"{container}@{host}")
     return f"{SAME_STORE.get(scheme, scheme)}{separator}{rest}"
 
 
@@ -298,60 +312,48 @@ def _credential(scheme: str, config: dict[str, str]) -> dict[str, str | None] | 
     return {"access_key": config["account_key"], "expires_at": None} if scheme == "az" else None
 
 
+def is_in_s3(uri: str) -> bool:
+    """Whether pyarrow's client is used for a URI: it can be given all that an entry for S3 says, not those for GCS and Azure."""
+    return _scheme(uri) == "s3"
+
+
 def pyarrow_options(uri: str, settings: StorageSettings) -> dict[str, Any]:
-    """Return keyword arguments of pyarrow's S3FileSystem, GcsFileSystem or AzureFileSystem for a URI."""
+    """Return keyword arguments of pyarrow's S3FileSystem; none for what is not in S3."""
     entry = entry_of(uri, settings)
-    if entry is None:
+    if entry is None or not is_in_s3(uri):
         return {}
-    scheme = _scheme(uri)
-    if scheme == "s3":
-        options: dict[str, Any] = _texts(
-            settings,
-            region=entry.region or "us-east-1",
-            access_key=entry.access_key_id,
-            secret_key=entry.secret_access_key,
-            session_token=entry.session_token,
-        )
-        if entry.endpoint is not None:
-            options["endpoint_override"] = entry.endpoint
-            options["scheme"] = urlparse(entry.endpoint).scheme
-        if entry.is_anonymous:
-            options["anonymous"] = True
-        return options | {"connect_timeout": _MAX_CONNECT_S, "request_timeout": 60}
-    if scheme == "gs":
-        return {"anonymous": True} if entry.is_anonymous else {}
-    return _texts(settings, account_name=entry.account_name, account_key=entry.account_key)
+    options: dict[str, Any] = _texts(
+        settings,
+        region=entry.region or "us-east-1",
+        access_key=entry.access_key_id,
+        secret_key=entry.secret_access_key,
+        session_token=entry.session_token,
+    )
+    if entry.endpoint is not None:
+        options["endpoint_override"] = entry.endpoint
+        options["scheme"] = urlparse(entry.endpoint).scheme
+    if entry.is_anonymous:
+        options["anonymous"] = True
+    return options | {"connect_timeout": _MAX_CONNECT_S, "request_timeout": 60}
 
 
 def iceberg_options(uri: str, settings: StorageSettings) -> dict[str, str]:
-    """Return pyiceberg FileIO properties for a table location. None on GCS, where `ObjectFileIO` opens the files."""
+    """Return properties of pyiceberg's own FileIO; none for what is not in S3, which `ObjectFileIO` opens."""
     entry = entry_of(uri, settings)
-    scheme = _scheme(uri)
-    if entry is None or scheme == "gs":
+    if entry is None or not is_in_s3(uri):
         return {}
-    if scheme == "s3":
-        named = _texts(
-            settings,
-            endpoint=entry.endpoint,
-            region=entry.region or "us-east-1",
-            **{
-                "access-key-id": entry.access_key_id,
-                "secret-access-key": entry.secret_access_key,
-                "session-token": entry.session_token,
-            },
-        )
-        anonymous = {"s3.anonymous": "true"} if entry.is_anonymous else {}
-        return {f"s3.{name}": value for name, value in named.items()} | anonymous | {"s3.connect-timeout": str(_MAX_CONNECT_S)}
-    if entry.is_anonymous:
-        # pyiceberg knows no such thing there, and would ask for the identity of this machine.
-        place = settings.place.name("storage")
-        raise NeedsChange(
-            reasons.MANIFEST_INVALID,
-            f"the storage entry {entry.prefix} ({place}): Iceberg tables in {scheme}:// are reached with an account key or "
-            "with credentials: ambient only",
-        )
-    named = _texts(settings, **{"account-name": entry.account_name, "account-key": entry.account_key})
-    return {f"adls.{name}": value for name, value in named.items()}
+    named = _texts(
+        settings,
+        endpoint=entry.endpoint,
+        region=entry.region or "us-east-1",
+        **{
+            "access-key-id": entry.access_key_id,
+            "secret-access-key": entry.secret_access_key,
+            "session-token": entry.session_token,
+        },
+    )
+    anonymous = {"s3.anonymous": "true"} if entry.is_anonymous else {}
+    return {f"s3.{name}": value for name, value in named.items()} | anonymous | {"s3.connect-timeout": str(_MAX_CONNECT_S)}
 
 
 def _refuse_tokens_of_others(entry: StorageEntry, settings: StorageSettings, names: Collection[str]) -> None:
@@ -373,6 +375,7 @@ def lance_options(uri: str, settings: StorageSettings) -> dict[str, str]:
     if entry is None:
         return {}
     scheme = _scheme(uri)
+    client = {"connect_timeout": f"{_MAX_CONNECT_S}s"} | ({"allow_http": "true"} if _is_plain_http(entry) else {})
     if entry.has_keys and entry.session_token is None:
         _refuse_tokens_of_others(entry, settings, _TOKENS_OF_LANCE[scheme])
     if scheme == "s3":
@@ -385,11 +388,10 @@ def lance_options(uri: str, settings: StorageSettings) -> dict[str, str]:
             aws_session_token=entry.session_token,
         )
         anonymous = {"aws_skip_signature": "true"} if entry.is_anonymous else {}
-        http = {"allow_http": "true"} if _is_plain_http(entry) else {}
-        return options | anonymous | http | {"connect_timeout": f"{_MAX_CONNECT_S}s"}
+        return options | anonymous | client
     if scheme == "gs":
         anonymous = {"google_skip_signature": "true", **_NO_TOKEN_OF_GCS} if entry.is_anonymous else {}
-        http = {"allow_http": "true"} if _is_plain_http(entry) else {}
-        return _texts(settings, service_account=entry.service_account_file, base_url=entry.endpoint) | anonymous | http
+        return _texts(settings, service_account=entry.service_account_file, base_url=entry.endpoint) | anonymous | client
     anonymous = {"azure_skip_signature": "true"} if entry.is_anonymous else {}
-    return _texts(settings, account_name=entry.account_name, account_key=entry.account_key, endpoint=entry.endpoint) | anonymous
+    options = _texts(settings, account_name=entry.account_name, account_key=entry.account_key, endpoint=entry.endpoint)
+    return options | anonymous | client

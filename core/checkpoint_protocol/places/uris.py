@@ -31,6 +31,7 @@ URI_PATTERN: Final = (
 
 _BUCKET: Final = re.compile(_BUCKET_NAME)
 _CONTAINER: Final = re.compile(_CONTAINER_NAME)
+_AZURE_HOST: Final = re.compile(r"([^.]+)\.(?:dfs|blob)\.core\.windows\.net")
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
@@ -48,6 +49,12 @@ def scheme_of(uri: str) -> str | None:
     """Return what stands before the first colon as it is written, if it can be a scheme; None for a path."""
     found = _SCHEME.match(uri)
     return None if found is None else found[1]
+
+
+def account_of(host: str) -> str:
+    """Return the account whose host in Azure stands after the @ of a URI; hosts elsewhere as they are."""
+    named = _AZURE_HOST.fullmatch(host.lower())
+    return named[1] if named is not None else host.lower()
 
 
 def local_path(uri: str) -> Path | None:
@@ -72,6 +79,8 @@ def why_not_opened(uri: str) -> str | None:
     if scheme not in BUCKET_SCHEMES:
         known = scheme.lower() in (*BUCKET_SCHEMES, "file")
         remedy = "write the scheme in lower case" if known else f"use {WHAT_IS_OPENED} (a path may begin with ./)"
+        if scheme in ("wasb", "wasbs"):
+            remedy = "no library here knows it any more; write abfss://container@account.dfs.core.windows.net/path"
         return f"{uri} cannot be used: nothing is opened by the scheme {scheme}:; {remedy}"
     bucket, _, key = uri[len(scheme) + 3 :].partition("/")
     if not uri.startswith(f"{scheme}://") or not bucket:

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 import obstore
 import obstore.exceptions as obstore_errors
-from obstore.store import LocalStore
+from obstore.store import AzureStore, LocalStore
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
@@ -113,10 +113,11 @@ def list_objects(
     """Give what obstore lists below a folder. Many pages are asked for in parts at once, cut at some of the borders.
 
     A store answers a page of a thousand at a time, in the order of the names, and the next is asked for by the last name of the
-    one before. A local folder has no pages. Unless more than a page is `expected`, some are asked for in order before the rest is
-    cut.
+    one before. A local folder has no pages. Azure's are asked for in order, as some of its services do not begin where obstore
+    says (Azurite), or answer with nothing then (OneLake: github.com/apache/arrow-rs-object-store/issues/695). Unless more than a
+    page is `expected`, some are asked for in order before the rest is cut.
     """
-    if isinstance(store, LocalStore) or len(borders) < 2:
+    if isinstance(store, LocalStore | AzureStore) or len(borders) < 2:
         for chunk in obstore.list(store, prefix=folder):
             yield from chunk
         return

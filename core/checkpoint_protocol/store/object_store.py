@@ -220,14 +220,16 @@ def _says_only_that_it_is_absent(error: Exception) -> bool:
     if not isinstance(error, obstore_errors.NotFoundError | FileNotFoundError | IsADirectoryError):
         return False
     code = _ANSWER_CODE.search(str(error))
-    return code is None or code[1] in ("NoSuchKey", "BlobNotFound")
+    return code[1] in ("NoSuchKey", "BlobNotFound") if code is not None else _NO_BUCKET.search(str(error)) is None
 
 
 _ANSWER_CODE = re.compile(r"<Code>([A-Za-z]+)</Code>")
+#: When it removes something, Azure says no code.
+_NO_BUCKET: Final = re.compile("NoSuchBucket|ContainerNotFound|The specified container does not exist")
 _EACH_TIME_ANOTHER = re.compile(
     r",? (?:after|in) [0-9.]+ ?(?:ns|µs|us|ms|s)\b"
     r"|<(RequestId|HostId)>[^<]*</\1>"
-    r"|,? (?:request_?id|x-amz-request-id)[:=] ?\S+",
+    r"|,? (?:request_?id|x-amz-request-id)[:=] ?\S+(?: Time:\S+Z)?",
     re.IGNORECASE,
 )
 #: As obstore and Lance say it, and as pyarrow does.
@@ -281,7 +283,13 @@ def translate_store_error(error: Exception, where: str, settings: SettingsPlace 
             f"the store refused {where} without saying why ({first_line}), as for a token that has expired; check the "
             f"credentials of this prefix: {storage}",
         )
-    if "NoSuchBucket" in first_line:
+    if "There is currently a lease on the blob" in first_line:
+        return NeedsChange(
+            reasons.STORE_UNAVAILABLE,
+            f"{where} cannot be changed or removed, as somebody holds a lease on it in Azure; break the lease (az storage blob "
+            "lease break)",
+        )
+    if _NO_BUCKET.search(first_line):
         return NeedsChange(reasons.STORE_UNAVAILABLE, f"the bucket of {where} does not exist; make it, or correct the URI")
     if local_path(where) is not None:
         return Retryable(

@@ -31,7 +31,6 @@ KNOWN: Final[Mapping[str, str]] = {
     "checkpoint_protocol.places.storage._refuse_tokens_of_others": _AT_OPENING,
     "checkpoint_protocol.places.storage.disk_path": _AT_OPENING,
     "checkpoint_protocol.places.storage.entry_of": _AT_OPENING,
-    "checkpoint_protocol.places.storage.iceberg_options": _AT_OPENING,
     "checkpoint_protocol.places.storage.lance_options": _AT_OPENING,
     "checkpoint_protocol.store.object_store.open_raw_store": _AT_OPENING,
     "checkpoint_protocol.manifest.where._refused": _BY_VALIDATE,

@@ -235,7 +235,7 @@ FULL: dict[str, dict[str, str]] = {
         "session_token": "session",
     },
     "gs": {"service_account_file": "/key.json", "endpoint": "http://127.0.0.1:9001"},
-    "az": {"account_name": "account", "account_key": SECRET, "endpoint": "https://account.blob"},
+    "az": {"account_name": "account", "account_key": SECRET, "endpoint": "https://account.blob.example.com"},
 }
 
 
@@ -257,7 +257,7 @@ def full(scheme: str) -> StorageSettings:
             },
         ),
         ("gs", {"service_account": "/key.json", "base_url": "http://127.0.0.1:9001"}),
-        ("az", {"account_name": "account", "account_key": SECRET, "endpoint": "https://account.blob"}),
+        ("az", {"account_name": "account", "account_key": SECRET, "endpoint": "https://account.blob.example.com"}),
     ],
 )
 def test_the_words_of_obstore(scheme: str, config: dict[str, str]) -> None:
@@ -278,7 +278,8 @@ def test_the_words_of_obstore(scheme: str, config: dict[str, str]) -> None:
                 "scheme": "http",
             },
         ),
-        ("az", {"account_name": "account", "account_key": SECRET}),
+        ("gs", {}),
+        ("az", {}),
     ],
 )
 def test_the_words_of_pyarrow(scheme: str, options: dict[str, str]) -> None:
@@ -300,7 +301,8 @@ def test_the_words_of_pyarrow(scheme: str, options: dict[str, str]) -> None:
                 "s3.session-token": "session",
             },
         ),
-        ("az", {"adls.account-name": "account", "adls.account-key": SECRET}),
+        ("gs", {}),
+        ("az", {}),
     ],
 )
 def test_the_words_of_pyiceberg(scheme: str, options: dict[str, str]) -> None:
@@ -324,7 +326,7 @@ def test_the_words_of_pyiceberg(scheme: str, options: dict[str, str]) -> None:
             },
         ),
         ("gs", {"service_account": "/key.json", "base_url": "http://127.0.0.1:9001", "allow_http": "true"}),
-        ("az", {"account_name": "account", "account_key": SECRET, "endpoint": "https://account.blob"}),
+        ("az", {"account_name": "account", "account_key": SECRET, "endpoint": "https://account.blob.example.com"}),
     ],
 )
 def test_the_words_of_lance(scheme: str, options: dict[str, str]) -> None:
@@ -431,7 +433,8 @@ def test_a_token_that_lance_would_send_with_other_keys_is_named_and_goes_once_it
         ("s3://bucket/x", {"secret_access_key": SECRET}, "access_key_id"),
         ("s3://bucket/x", {"session_token": "t"}, "access_key_id and secret_access_key"),
         ("s3a://bucket/x", {"account_key": SECRET}, "access_key_id and secret_access_key"),
-        ("az://container/x", {"access_key_id": "id", "secret_access_key": SECRET}, "account_key"),
+        ("az://container/x", {"access_key_id": "id", "secret_access_key": SECRET}, "account_key and account_name"),
+        ("az://container/x", {"account_key": SECRET}, "account_name"),
         ("gs://bucket/x", {"account_key": SECRET}, "service_account_file"),
     ],
 )
@@ -442,7 +445,7 @@ def test_keys_that_a_library_would_complete_from_this_machine_are_refused(uri: s
         with pytest.raises(NeedsChange, match=f"lacks {missing}: give it keys"):
             translate(uri, given)
 
-    whole = StorageSettings(storage=(entry(uri, credentials="anonymous"),))
+    whole = StorageSettings(storage=(entry(uri, credentials="anonymous", account_name="account"),))
     assert "lacks" not in str(obstore_options(uri, whole))
 
 
@@ -495,8 +498,36 @@ def test_an_entry_covers_its_bucket_by_any_name_of_the_scheme(alias: str, prefix
     assert lance_options(alias, given)["aws_access_key_id"] == "id"
 
 
+IN_ACME = "abfss://lake@acme.dfs.core.windows.net/x"
+
+
+@pytest.mark.parametrize(
+    ("uri", "prefix"),
+    [(IN_ACME, "az://lake/"), (IN_ACME, "abfss://lake@acme.blob.core.windows.net/"), ("az://lake/x", IN_ACME)],
+)
+def test_an_entry_covers_a_container_of_its_account_by_any_name(uri: str, prefix: str) -> None:
+    given = StorageSettings(storage=(entry(prefix, account_name="acme", account_key=SECRET),))
+
+    assert obstore_options(uri, given)["config"]["account_name"] == "acme"
+
+
+def test_the_account_of_a_uri_is_nobody_elses() -> None:
+    theirs = IN_ACME.replace("acme", "other")
+
+    assert StorageSettings(storage=(entry("az://lake/", account_name="acme"),)).entry_for(theirs) is None
+    assert (
+        obstore_options(IN_ACME, StorageSettings(storage=(entry(IN_ACME, account_key=SECRET),)))["config"]["account_key"]
+        == SECRET
+    )
+    for translate in TRANSLATIONS:
+        with pytest.raises(NeedsChange, match=r"is in the account other, .* says account_name: acme; correct one"):
+            translate(theirs, StorageSettings(storage=(entry(theirs, account_name="acme", account_key=SECRET),)))
+        translate(theirs, StorageSettings(storage=(entry(theirs, account_name="other", account_key=SECRET),)))
+
+
 def without_keys(credentials: str, scheme: str = "s3") -> StorageSettings:
-    return StorageSettings(storage=(entry(URIS[scheme], credentials=credentials, endpoint="http://127.0.0.1:9"),))
+    account = {"account_name": "account"} if scheme == "az" else {}
+    return StorageSettings(storage=(entry(URIS[scheme], credentials=credentials, endpoint="http://127.0.0.1:9", **account),))
 
 
 def test_ambient_credentials_leave_each_library_to_find_them() -> None:
@@ -518,13 +549,10 @@ def test_a_public_bucket_is_read_without_signing_and_without_asking_anybody_for_
 
 
 @pytest.mark.parametrize("scheme", ["gs", "az"])
-def test_public_buckets_of_other_clouds_are_read_without_signing_where_the_library_can(scheme: str) -> None:
+def test_public_buckets_of_other_clouds_are_read_without_signing(scheme: str) -> None:
     given, uri = without_keys("anonymous", scheme), URIS[scheme]
 
     assert obstore_options(uri, given)["config"]["skip_signature"] is True
-    if scheme == "az":
-        with pytest.raises(NeedsChange, match="credentials: ambient"):
-            iceberg_options(uri, given)
 
 
 @pytest.mark.parametrize("translate", [obstore_options, lance_options])

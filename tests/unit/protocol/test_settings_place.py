@@ -43,7 +43,6 @@ from checkpoint_protocol.places.storage import (
     StorageEntry,
     StorageSettings,
     entry_of,
-    iceberg_options,
     lance_options,
     obstore_options,
 )
@@ -87,10 +86,6 @@ def of_sqlite(problem: SqliteProblem, place: SettingsPlace) -> CheckpointError:
 MESSAGES: Final[dict[str, tuple[str, Callable[[SettingsPlace], CheckpointError]]]] = {
     "no entry for a bucket": ("storage", lambda place: raised(lambda: entry_of(URI, Settings().found_in(place)))),
     "an entry without keys": ("storage", lambda place: raised(lambda: entry_of(URI, with_entry(place)))),
-    "an entry that Iceberg cannot use": (
-        "storage",
-        lambda place: raised(lambda: iceberg_options(URI, with_entry(place, credentials="anonymous"))),
-    ),
     "a store that refuses us": ("storage", lambda place: translate_store_error(PermissionError("403 Forbidden"), URI, place)),
     "a store that does not answer": ("storage", lambda place: translate_store_error(OSError("no route to host"), URI, place)),
     "a variable with a key that is not set": (

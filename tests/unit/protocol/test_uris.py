@@ -88,6 +88,14 @@ def test_what_leads_out_of_a_bucket_or_folder_is_opened_by_nothing(uri: str) -> 
         assert refused.value.reason == reasons.MANIFEST_INVALID
 
 
+def test_a_uri_of_an_old_client_of_azure_is_opened_as_the_message_says() -> None:
+    assert "write abfss://container@account.dfs.core.windows.net/path" in (
+        why_not_opened("wasbs://c@a.blob.core.windows.net/x") or ""
+    )
+
+    assert why_not_opened("abfss://c@a.dfs.core.windows.net/x") is None
+
+
 @pytest.mark.parametrize("name", ["ops?x", "ops#x", "op\ts", "ops\n", "%6fps", "a/%2e%2e/ops", "ops "])
 def test_what_lance_would_read_as_another_name_it_is_not_given(name: str) -> None:
     storage = StorageSettings(storage=(StorageEntry(prefix="s3://b/", credentials="anonymous"),))

@@ -137,8 +137,8 @@ def test_a_deletion_leaves_the_names_that_the_page_lists_and_the_blocks_take_it_
     assert [has(made, epoch) for epoch in (1, 2, 3)] == [True, False, False]
 
 
-def has(made: Made, epoch: int) -> bool | None:
-    """Ask the page's Python."""
+def has(made: Made, epoch: int, tag: str | None = None) -> bool | None:
+    """Ask the page's Python about the table, or about the version of a dataset that has a tag."""
     scope: dict[str, Any] = {}
     for block in fenced(PAGE, "python"):
         exec(block, scope)  # noqa: S102 our own text
@@ -147,12 +147,13 @@ def has(made: Made, epoch: int) -> bool | None:
         answer = scope["iceberg_has"](made.place.table(), f"{made.uid}/{epoch}")
     else:
         assert isinstance(made.place, LancePlace)
-        answer = scope["lance_has"](made.place.dataset(), f"{made.uid}/{epoch}")
+        dataset = made.place.dataset()
+        answer = scope["lance_has"](dataset.checkout_version(tag) if tag else dataset, f"{made.uid}/{epoch}")
     return answer
 
 
 def test_what_was_rolled_back_or_cleaned_up_is_not_taken_for_what_is_there(tmp_path: Path) -> None:
-    iceberg, lance = written(tmp_path / "iceberg", "iceberg"), written(tmp_path / "lance", "lance")
+    iceberg, lance = written(tmp_path / "iceberg", "iceberg"), written(tmp_path / "lance", "lance", "tag")
     assert isinstance(iceberg.place, IcebergPlace)
     assert isinstance(lance.place, LancePlace)
     table, dataset = iceberg.place.table(), lance.place.dataset()
@@ -163,8 +164,9 @@ def test_what_was_rolled_back_or_cleaned_up_is_not_taken_for_what_is_there(tmp_p
 
     dataset.checkout_version(2).restore()
     assert has(lance, 1) is False
-    lance.place.dataset().cleanup_old_versions(retain_versions=1)
+    lance.place.dataset().cleanup_old_versions(retain_versions=1, error_if_tagged_old_versions=False)
     assert has(lance, 1) is None
+    assert has(lance, 1, "epoch-1") is True
 
 
 @pytest.mark.spark

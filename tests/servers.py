@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from devtools.gcs_server import GcsServer
+from devtools.glue_server import GlueServer
 from devtools.kafka_broker import KafkaBroker
 from devtools.kubernetes.api_server_only import ApiServer, start_api_server_only
 from devtools.rest_catalog import RestCatalog
@@ -23,6 +24,12 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 @pytest.fixture(scope="session")
 def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
     with GcsServer(tmp_path_factory.mktemp("gcs_server")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def glue_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GlueServer]:
+    with GlueServer(tmp_path_factory.mktemp("glue_server")) as server:
         yield server
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from devtools.azure_server import AzureServer
 from devtools.gcs_server import GcsServer
+from devtools.glue_server import GlueServer
 from devtools.kafka_broker import KafkaBroker
 from devtools.kubernetes.api_server_only import ApiServer, start_api_server_only
 from devtools.rest_catalog import RestCatalog
@@ -30,6 +31,12 @@ def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServ
 @pytest.fixture(scope="session")
 def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
     with GcsServer(tmp_path_factory.mktemp("gcs_server")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def glue_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GlueServer]:
+    with GlueServer(tmp_path_factory.mktemp("glue_server")) as server:
         yield server
 
 

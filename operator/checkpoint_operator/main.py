@@ -9,6 +9,7 @@ Exit codes: 0 ended as told, 1 cannot work here (why is said in one line), 2 a f
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import importlib
 import json
@@ -194,7 +195,9 @@ def _load_table_libraries(settings: Settings) -> None:
         importlib.import_module("checkpoint_commit.iceberg.table")
         importlib.import_module("pyiceberg.io.pyarrow")
     for kind in {catalog.type for catalog in settings.catalogs.values()}:
-        importlib.import_module(f"pyiceberg.catalog.{kind}")
+        # Where boto3 is missing, the first write that needs it says so.
+        with contextlib.suppress(ImportError):
+            importlib.import_module(f"pyiceberg.catalog.{kind}")
 
 
 def _queue(config: OperatorConfig) -> WorkQueue[WriteName]:

@@ -69,7 +69,7 @@ from tests.simulation.iceberg_port import IcebergPort
 from tests.simulation.iceberg_table import SimulatedIceberg
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.tables import DataFiles
-from tests.support.places import IcebergPlace, on_disk, on_s3
+from tests.support.places import IcebergPlace, on_disk, on_glue, on_s3
 from tests.support.records import KEY, appended, iceberg_file, ledger_over
 from tests.support.rest_tables import ask, create_3
 from tests.support.slow import slow_except
@@ -189,7 +189,7 @@ class SimulatedWorld(World):
 
 
 REAL = ("sql-disk", "rest-disk", "sql-s3")
-WORLDS = (*REAL, "fake", "simulated")
+WORLDS = (*REAL, "glue-s3", "fake", "simulated")
 
 
 def make_world(name: str, folder: Path, request: pytest.FixtureRequest) -> World:
@@ -199,6 +199,8 @@ def make_world(name: str, folder: Path, request: pytest.FixtureRequest) -> World
         return SimulatedWorld()
     if name == "sql-s3":
         place = on_s3(folder, "iceberg", request.getfixturevalue("s3_server"))
+    elif name == "glue-s3":
+        place = on_glue(folder, request.getfixturevalue("glue_server"), request.getfixturevalue("s3_server"))
     else:
         place = on_disk(folder, "iceberg", request.getfixturevalue("rest_catalog") if name == "rest-disk" else None)
     assert isinstance(place, IcebergPlace)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from pyiceberg.table import StaticTable
 from checkpoint_control.decision.actions import Finish
 from checkpoint_protocol.store.object_store import open_raw_store, open_store
 from devtools.gcs_server import GcsServer
-from tests.support.crashes import Died, DyingStore, Effects, dying_sink
+from tests.support.crashes import Died, DyingAtItsCommit, DyingStore, dying_sink
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.places import IcebergPlace, Place, on_gcs
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of
@@ -25,16 +24,6 @@ KINDS = ("iceberg", "lance")
 OLD = range(90, 110)
 NEW = range(100)
 SINKS: dict[str, dict[str, Any]] = {"Append": {}, "Upsert": {"mode": "Upsert", "upsertKeys": ["id"]}}
-
-
-@dataclass
-class DyingAtItsCommit(Effects):
-    """Dies before or after the request that changes the table."""
-
-    def around(self, name: str, effect: Any) -> Any:
-        if name in ("swap", "append", "update"):
-            self.point = len(self.names)
-        return super().around(name, effect)
 
 
 def put(place: Place, path: str, data: bytes) -> str:

@@ -46,6 +46,16 @@ class Effects:
 
 
 @dataclass
+class DyingAtItsCommit(Effects):
+    """Dies before or after the request that changes the table."""
+
+    def around(self, name: str, effect: Callable[[], Any]) -> Any:
+        if name in ("swap", "append", "update"):
+            self.point = len(self.names)
+        return super().around(name, effect)
+
+
+@dataclass
 class DyingStore:
     """The store port; each put is an effect, named by its path without the uid."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from checkpoint_protocol.places.settings import CatalogSettings, Settings
 from checkpoint_protocol.places.storage import StorageEntry, lance_options
 from devtools.azure_server import AzureServer
 from devtools.gcs_server import GcsServer
+from devtools.glue_server import GlueServer
 from devtools.rest_catalog import RestCatalog
 from devtools.s3_server import S3Server
 
@@ -185,6 +186,22 @@ def on_s3(folder: Path, kind: str, server: S3Server) -> Place:
     """Return a place in a fresh bucket of a real S3 server; the catalog of an Iceberg table is SQLite."""
     bucket = server.make_bucket(f"b-{uuid.uuid4().hex[:12]}")
     return _in_bucket(folder, kind, f"s3://{bucket}", _storage(server, bucket))
+
+
+def on_glue(folder: Path, glue: GlueServer, server: S3Server) -> IcebergPlace:
+    """Return a place in a fresh bucket of a real S3 server, whose table is in a database of its own of Glue."""
+    place = on_s3(folder, "iceberg", server)
+    assert isinstance(place, IcebergPlace)
+    catalog = CatalogSettings(
+        type="glue",
+        endpoint=glue.endpoint,
+        region=glue.region,
+        access_key_id=SecretStr("any"),
+        secret_access_key=SecretStr("any"),
+        warehouse=f"{place.base_uri}/warehouse",
+    )
+    settings = place.settings.model_copy(update={"catalogs": {"test": catalog}})
+    return replace(place, settings=settings, name=f"db{uuid.uuid4().hex[:8]}.rows")
 
 
 def on_gcs(folder: Path, kind: str, server: GcsServer) -> Place:

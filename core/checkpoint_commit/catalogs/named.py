@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pydantic import ValidationError as PydanticValidationError
-from pyiceberg.catalog import Catalog
+from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import ForbiddenError, OAuthError, UnauthorizedError
 from pyiceberg.io import FileIO
@@ -89,13 +89,14 @@ class _BoundedSqlCatalog(SqlCatalog):
 
 def location_of_new_table(catalog: Catalog, name: str) -> str | None:
     """Return where a catalog would put a table that it is asked to make; None where that is its server's to say."""
-    if not isinstance(catalog, SqlCatalog):
+    if not isinstance(catalog, MetastoreCatalog):
         return None
     namespace, _, table = name.rpartition(".")
     if catalog.namespace_exists(namespace):
         return catalog._resolve_table_location(None, namespace, table)
     warehouse = catalog.properties.get("warehouse")
-    return None if warehouse is None else f"{warehouse.rstrip('/')}/{namespace}/{table}"
+    folder = namespace if isinstance(catalog, SqlCatalog) else f"{namespace}.db"
+    return None if warehouse is None else f"{warehouse.rstrip('/')}/{folder}/{table}"
 
 
 def _bounded_uri(uri: str, answer_within_s: float) -> str:
@@ -131,6 +132,22 @@ class _OwnFileIO:
 _UNKNOWN_TYPE: Final = re.compile(
     r"Unsupported field type|Could not parse .+ into an? \w+Type|Cannot deserialize bytes, type \w+"
 )
+_REFUSED_BY_AWS: Final = frozenset(
+    {
+        "AccessDenied",
+        "AccessDeniedException",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "IncompleteSignatureException",
+        "InvalidClientTokenId",
+        "InvalidSignatureException",
+        "MissingAuthenticationTokenException",
+        "NoCredentialsError",
+        "PartialCredentialsError",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    }
+)
 _FIELD_PLACE: Final = re.compile(r"schemas\..+")
 
 
@@ -143,11 +160,11 @@ def open_catalog(
     table whose metadata file, or an answer of a REST catalog that has them, has more is refused.
     """
     entry = settings.catalog(name)
-    properties = {"uri": entry.uri}
+    properties = {"uri": entry.uri} if entry.uri else {}
     in_bucket = scheme_of(entry.warehouse or "") in BUCKET_SCHEMES
     if entry.warehouse is not None:
         properties["warehouse"] = entry.warehouse
-        if in_bucket or entry.type == "sql":  # to a REST catalog it may be a name
+        if in_bucket or entry.type != "rest":  # to a REST catalog it may be a name
             properties |= iceberg_options(entry.warehouse, settings)
     if entry.credential is not None:
         properties["credential"] = reveal(entry.credential, settings.place.name(f"catalogs.{name}.credential"))
@@ -158,12 +175,17 @@ def open_catalog(
     try:
         if entry.type == "rest":
             catalog: Catalog = BoundedRestCatalog(name, answer_within_s, most_metadata_bytes, **properties)
+        elif entry.type == "glue":
+            from checkpoint_commit.catalogs.glue_catalog import open_glue
+
+            connect_within_s = min(CONNECT_WITHIN_S, answer_within_s)
+            catalog = open_glue(name, entry, settings.place, connect_within_s, answer_within_s, **properties)
         else:
             catalog = _BoundedSqlCatalog(name, answer_within_s, **properties)
     except Exception as error:
         raise translate_catalog_error(error, name, settings.place) from error
     # A table's properties may name a class too; pyiceberg would import it while the table is merely loaded.
-    own = _OwnFileIO(settings.in_buckets_only() if in_bucket else settings, most_metadata_bytes)
+    own = _OwnFileIO(settings.in_buckets_only() if in_bucket or entry.type == "glue" else settings, most_metadata_bytes)
     catalog._load_file_io = own  # type: ignore[method-assign]
     return catalog
 
@@ -255,16 +277,20 @@ def translate_catalog_error(error: Exception, name: str, settings: SettingsPlace
     if isinstance(error, CheckpointError):
         return error
     text = one_line(error)
-    if isinstance(error, UnauthorizedError | ForbiddenError | OAuthError):
+    is_of_aws = type(error).__module__.startswith("botocore.")
+    if isinstance(error, UnauthorizedError | ForbiddenError | OAuthError) or (
+        is_of_aws and _code_of_aws(error) in _REFUSED_BY_AWS
+    ):
         return NeedsChange(
             reasons.CREDENTIALS_REFUSED,
             f"the catalog {name!r} refused access: {text}; check its credentials: {settings.name(f'catalogs.{name}')}",
         )
-    uri = settings.name(f"catalogs.{name}.uri")
+    uri = settings.name(f"catalogs.{name}" if is_of_aws else f"catalogs.{name}.uri")
     if isinstance(error, ImportError):
         return NeedsChange(
             reasons.CATALOG_UNAVAILABLE,
-            f"the catalog {name!r} needs a package that is not installed: {text}; for Postgres: checkpointed-writes[postgres]",
+            f"the catalog {name!r} needs a package that is not installed: {text}; for Postgres: checkpointed-writes[postgres], "
+            "for Glue: checkpointed-writes[glue]",
         )
     if isinstance(error, SQLAlchemyError):
         cause = getattr(error, "orig", None)
@@ -276,6 +302,12 @@ def translate_catalog_error(error: Exception, name: str, settings: SettingsPlace
     elif not isinstance(error, RequestException | OSError):
         text = f"{type(error).__name__}: {text}"
     return Retryable(reasons.CATALOG_UNAVAILABLE, f"the catalog {name!r} did not answer: {text}; check its address: {uri}")
+
+
+def _code_of_aws(error: Exception) -> str:
+    """Return the code of what AWS has answered; the name of an error of the client itself."""
+    answer = getattr(error, "response", None)
+    return str(answer.get("Error", {}).get("Code")) if isinstance(answer, dict) else type(error).__name__
 
 
 def _of_warehouse(error: OSError, name: str, settings: SettingsPlace) -> CheckpointError | None:

@@ -151,8 +151,9 @@ class IcebergFormat:
         catalog = settings.catalogs[self.named.catalog]
         # A uri with a user in it may hold a password, which belongs on no screen.
         uri = "..." if "@" in catalog.uri else catalog.uri
+        at = f"**{{'glue.region': '{catalog.region}'}}" if catalog.type == "glue" else f"uri='{uri}'"
         more = f", warehouse='{catalog.warehouse}'" if catalog.warehouse else ""
-        loaded = f"load_catalog('{self.named.catalog}', type='{catalog.type}', uri='{uri}'{more})"
+        loaded = f"load_catalog('{self.named.catalog}', type='{catalog.type}', {at}{more})"
         of_branch = f".use_ref({self.named.branch!r})" if self.named.branch != MAIN_BRANCH else ""
         scan = f"{loaded}.load_table('{self.named.table}').scan(limit=10){of_branch}.to_arrow()"
         return f"""{sys.executable} -c "from pyiceberg.catalog import load_catalog; print({scan}.to_pandas())\""""

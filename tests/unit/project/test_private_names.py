@@ -15,6 +15,7 @@ from typing import Any, Final
 import pytest
 from pyiceberg import manifest, schema
 from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.expressions import visitors
 from pyiceberg.table import ManifestGroupPlanner
 
@@ -27,6 +28,7 @@ PINNED: Final[dict[str, tuple[Any, str]]] = {
     "_build_metrics_evaluator": (ManifestGroupPlanner._build_metrics_evaluator, "74b74657"),
     "_build_residual_evaluator": (ManifestGroupPlanner._build_residual_evaluator, "64fc34b3"),
     "_convert_schema_if_needed": (Catalog._convert_schema_if_needed, "d8efd298"),
+    "_convert_glue_to_iceberg": (GlueCatalog._convert_glue_to_iceberg, "93ed3a62"),
     "_inherit_from_manifest": (manifest._inherit_from_manifest, "b2b15210"),
     "_lazy_id_to_field": (schema.Schema._lazy_id_to_field, "ee875db5"),
     "_load_file_io": (Catalog._load_file_io, "82be8a6c"),

@@ -30,7 +30,8 @@ def python_of_operator() -> str:
     The project's environment has pandas too, which pyarrow imports wherever it finds it, at a cost of 30 MB.
     """
     pyproject, constraints = _ROOT / "pyproject.toml", _ROOT / "constraints.txt"
-    arguments = ["--constraint", str(constraints), "-r", str(pyproject), "--extra=operator", "--extra=cluster"]
+    extras = [f"--extra={name}" for name in ("operator", "cluster", "postgres", "glue")]
+    arguments = ["--constraint", str(constraints), "-r", str(pyproject), *extras]
     return _python(_entry("operator", [pyproject, constraints]), arguments)
 
 

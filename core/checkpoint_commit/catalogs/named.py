@@ -14,7 +14,7 @@ from typing import Any, Final
 from pydantic import ValidationError as PydanticValidationError
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from pyiceberg.exceptions import ForbiddenError, OAuthError, UnauthorizedError
+from pyiceberg.exceptions import CommitFailedException, ForbiddenError, OAuthError, TableAlreadyExistsError, UnauthorizedError
 from pyiceberg.io import FileIO
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
@@ -65,7 +65,10 @@ class _BoundedSqlCatalog(SqlCatalog):
 
     def create_table(self, identifier: str | Identifier, *args: Any, **fields: Any) -> Table:
         # pyiceberg writes the first metadata by the catalog's properties: on GCS, as whoever this machine is.
-        self.create_table_transaction(identifier, *args, **fields).commit_transaction()
+        try:
+            self.create_table_transaction(identifier, *args, **fields).commit_transaction()
+        except CommitFailedException as error:  # a table that is made needs that there is none, and nothing else
+            raise TableAlreadyExistsError(f"Table {identifier} already exists") from error
         return self.load_table(identifier)
 
     def _resolve_table_location(self, location: str | None, database_name: str, table_name: str) -> str:

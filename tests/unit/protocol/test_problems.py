@@ -100,7 +100,7 @@ def test_a_manifest_is_told_what_is_expected_where(spec: dict[str, Any], said: s
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ({"catalogs": {"a": {"type": "hive", "uri": "x"}}}, "catalogs.a.type: 'sql' or 'rest' is expected, not 'hive'"),
+        ({"catalogs": {"a": {"type": "hive", "uri": "x"}}}, "catalogs.a.type: 'sql', 'rest' or 'glue' is expected, not 'hive'"),
         ({"catalogs": {"a": {"type": "Rest", "uri": "x"}}}, "catalogs.a.type: 'Rest' is not allowed; did you mean 'rest'?"),
         (
             {"catalogs": {"a": {"type": "rest", "uri": "x", "tokn": "s"}}},
@@ -108,7 +108,10 @@ def test_a_manifest_is_told_what_is_expected_where(spec: dict[str, Any], said: s
         ),
         (
             {"catalogs": {"a": {"type": "rest", "uri": "x", "password": "s"}}},
-            "catalogs.a.password: unknown field; known here: credential, grants, scope, token, type, uri, warehouse",
+            (
+                "catalogs.a.password: unknown field; known here: access_key_id, catalog_id, credential, credentials, endpoint, "
+                "grants, region, scope, secret_access_key, session_token, token, type, uri, warehouse"
+            ),
         ),
         (
             {"catalogs": {"a": {"type": "rest", "uri": "x", "grants": [{"namespaces": ["a"], "tabels": ["b"]}]}}},

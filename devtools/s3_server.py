@@ -37,6 +37,8 @@ class S3Server(Server):
         self.endpoint = f"http://{host}:{port}"
         self.objects = directory / "objects"
         self.objects.mkdir(parents=True, exist_ok=True)
+        users = directory / "users"
+        users.mkdir(exist_ok=True)
         self._binary = str(gateway_binary())
         # Never with `--keep-alive`: in this version the next request on a connection is then at times refused as malformed
         # (400 BadRequest), which pyarrow meets when it completes a multipart upload on a busy machine.
@@ -47,6 +49,8 @@ class S3Server(Server):
                 f"--region={REGION}",
                 f"--health={HEALTH_PATH}",
                 "--quiet",
+                # A user that was removed is refused at once.
+                *("--iam-dir", str(users), "--iam-cache-disable"),
                 "posix",
                 str(self.objects),
             ],
@@ -59,11 +63,19 @@ class S3Server(Server):
 
     def make_bucket(self, name: str) -> str:
         """By the gateway's own client, as obstore cannot make buckets. Three or more characters."""
+        self._administer("create-bucket", f"--owner={self.access_key}", f"--bucket={name}")
+        return name
+
+    def make_user(self, access_key: str, secret_key: str) -> None:
+        """Let keys into all buckets, until the user is removed."""
+        self._administer("create-user", f"--access={access_key}", f"--secret={secret_key}", "--role=admin")
+
+    def remove_user(self, access_key: str) -> None:
+        self._administer("delete-user", f"--access={access_key}")
+
+    def _administer(self, *arguments: str) -> None:
         done = subprocess.run(
-            [
-                *(self._binary, "admin", f"--region={REGION}", f"--endpoint-url={self.endpoint}"),
-                *("create-bucket", f"--owner={self.access_key}", f"--bucket={name}"),
-            ],
+            [self._binary, "admin", f"--region={REGION}", f"--endpoint-url={self.endpoint}", *arguments],
             env={"ADMIN_ACCESS_KEY": self.access_key, "ADMIN_SECRET_KEY": self.secret_key},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -72,8 +84,7 @@ class S3Server(Server):
             check=False,
         )
         if done.returncode != 0:
-            raise ValueError(f"no bucket {name!r}: {done.stderr.strip()}")
-        return name
+            raise ValueError(f"not done ({arguments}): {done.stderr.strip()}")
 
     def store(self, bucket: str, prefix: str | None = None) -> S3Store:
         return S3Store(

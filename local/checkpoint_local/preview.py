@@ -30,7 +30,7 @@ from checkpoint_control.views.inspection import open_existing
 from checkpoint_local.code import code_archive, code_tree, digests_with
 from checkpoint_local.java import check_java
 from checkpoint_local.other_processes import MARK_VARIABLE, end_leftovers
-from checkpoint_local.processes import conf_arguments, environment_of
+from checkpoint_local.processes import KeysOfProcesses, conf_arguments, environment_of
 from checkpoint_local.runner import LocalHost, identify
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
@@ -210,11 +210,13 @@ def _run(spec: Spec, uid: str, rows: int, folder: Path, settings: Settings) -> N
     command = [sys.executable, "-m", "checkpoint_spark.preview", "--uri", spec.checkpoint.uri, "--uid", uid]
     command += ["--rows", str(rows), "--folder", str(folder), "--master", "local[1]", *conf_arguments(spec)]
     mark = f"{os.getpid()} preview of {uid} in {folder}"
+    keys = KeysOfProcesses(settings.handed, folder)
+    keys.renew()
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
         stdout=_STDERR,
-        env={**environment_of(spec, settings), MARK_VARIABLE: mark},
+        env={**environment_of(spec, settings), **keys.environment(), MARK_VARIABLE: mark},
         start_new_session=True,  # Ctrl-C is for us, who end it
     )
     try:

@@ -20,6 +20,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest.spec import Spec
+from checkpoint_protocol.places.handed_keys import HandedOut, RenewedKeys, written
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import LaunchRecord
 
@@ -52,6 +53,10 @@ class DriverProcesses:
     _started: dict[tuple[EpochKey, int], subprocess.Popen[bytes]] = field(default_factory=dict)
     _recorded: set[tuple[EpochKey, int]] = field(default_factory=set)
     _cleared: set[tuple[EpochKey, int]] = field(default_factory=set)
+    _keys: KeysOfProcesses = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._keys = KeysOfProcesses(self.settings.handed, self.state_folder)
 
     def expect(self, key: EpochKey, attempt: int) -> None:
         """Note that this runner has recorded the attempt, so that its driver is yet to be started."""
@@ -61,6 +66,7 @@ class DriverProcesses:
         process = self._started.get((key, attempt))
         if process is not None:
             if (code := process.poll()) is None:
+                self._keys.renew()
                 return DriverObservation(DriverState.RUNNING)
             self._end_leftovers(key, attempt)
             # Recorded only where the driver has not said by itself why it ended.
@@ -73,6 +79,7 @@ class DriverProcesses:
         if not self._started:
             check_java()
         self.state_folder.mkdir(parents=True, exist_ok=True)
+        self._keys.renew()
         with self.log_of(key, launch.attempt).open("ab") as log:
             self._started[key, launch.attempt] = subprocess.Popen(
                 self._command(key, launch.attempt),
@@ -107,6 +114,7 @@ class DriverProcesses:
                 process.wait()
         for key, attempt in self._started:
             self._end_leftovers(key, attempt)
+        self._keys.remove()
 
     def _end_leftovers(self, key: EpochKey, attempt: int) -> None:
         """End what an ended driver has left, once: the next attempt needs the memory, and nobody the processes."""
@@ -126,7 +134,42 @@ class DriverProcesses:
         return [*command, *keep_arguments(self.spec, key.stage), *conf_arguments(self.spec)]
 
     def _environment(self) -> dict[str, str]:
-        return {**environment_of(self.spec, self.settings), **self.extra_environment}
+        return {**environment_of(self.spec, self.settings), **self._keys.environment(), **self.extra_environment}
+
+
+@dataclass(slots=True)
+class KeysOfProcesses:
+    """Hands the keys that catalogs hand out to processes of this machine, in a private file of a folder. They are short-lived: a
+    file that a kill -9 leaves behind is worth nothing soon.
+
+    `handed`: RenewedKeys, or None where there are none; then nothing is done.
+    """
+
+    handed: HandedOut | None
+    folder: Path
+    _written: bytes = b""
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "keys.json"
+
+    def environment(self) -> dict[str, str]:
+        return {} if self.handed is None else {"CHECKPOINTED_WRITE_KEYS_FILE": str(self.file)}
+
+    def renew(self) -> None:
+        """Put them where the processes read them, if they are others. The catalog is asked when half of their life is over."""
+        if not isinstance(self.handed, RenewedKeys) or (text := written(self.handed.all())) == self._written:
+            return
+        made = self.folder / f".{self.file.name}-{os.getpid()}"
+        made.touch(mode=0o600)
+        made.write_bytes(text)
+        made.replace(self.file)
+        self._written = text
+
+    def remove(self) -> None:
+        if self._written:
+            self.file.unlink(missing_ok=True)
+            self._written = b""
 
 
 def mark_of(key: EpochKey, attempt: int) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from checkpoint_commit.catalogs.source_tables import open_source
+from checkpoint_commit.catalogs.vended import with_keys_of_tables
 from checkpoint_commit.ports import Sink
 from checkpoint_commit.sinks.registry import open_sink
 from checkpoint_control.code.archive import put_archive
@@ -207,7 +208,12 @@ class Runner:
         code, digest_of = archive.digest if archive else None, digests_with(archive)
         folder = state_folder() / uid
         self.drivers = DriverProcesses(
-            spec=spec, uri=store.uri, settings=self.settings, cores=self.cores, state_folder=folder, master=self.master
+            spec=spec,
+            uri=store.uri,
+            settings=with_keys_of_tables(spec, self.settings),
+            cores=self.cores,
+            state_folder=folder,
+            master=self.master,
         )
         write = Write(uid=uid, spec=spec, code_digest=digest_of(spec), code=code, row_keys=self.manifest.row_keys)
         looks: Looks | None = None

@@ -26,6 +26,7 @@ from devtools.gcs_server import GcsServer
 from devtools.glue_server import GlueServer
 from devtools.rest_catalog import RestCatalog
 from devtools.s3_server import S3Server
+from tests.support.vending import Vending
 
 KEY_PROPERTY = "checkpointed-write.key"
 KINDS = ("iceberg", "lance")
@@ -201,6 +202,17 @@ def on_glue(folder: Path, glue: GlueServer, server: S3Server) -> IcebergPlace:
         warehouse=f"{place.base_uri}/warehouse",
     )
     settings = place.settings.model_copy(update={"catalogs": {"test": catalog}})
+    return replace(place, settings=settings, name=f"db{uuid.uuid4().hex[:8]}.rows")
+
+
+def on_vending(folder: Path, vending: Vending, server: S3Server) -> IcebergPlace:
+    """Return a place in a fresh bucket for all but the table, whose catalog hands out the keys for its files."""
+    place = on_s3(folder, "iceberg", server)
+    assert isinstance(place, IcebergPlace)
+    catalog = CatalogSettings(type="rest", uri=vending.uri, credentials="vended")
+    prefix = f"{vending.catalog.warehouse}/"
+    files = StorageEntry(prefix=prefix, endpoint=server.endpoint, region=server.region, credentials="vended")
+    settings = place.settings.model_copy(update={"catalogs": {"test": catalog}, "storage": (*place.settings.storage, files)})
     return replace(place, settings=settings, name=f"db{uuid.uuid4().hex[:8]}.rows")
 
 

@@ -177,7 +177,9 @@ def open_catalog(
         properties["scope"] = entry.scope
     try:
         if entry.type == "rest":
-            catalog: Catalog = BoundedRestCatalog(name, answer_within_s, most_metadata_bytes, **properties)
+            catalog: Catalog = BoundedRestCatalog(
+                name, answer_within_s, most_metadata_bytes, is_vending=entry.is_vending, **properties
+            )
         elif entry.type == "glue":
             from checkpoint_commit.catalogs.glue_catalog import open_glue
 

@@ -1,4 +1,7 @@
-"""A REST catalog that is asked, and not obeyed: its answers choose no code, no address, no header and no credential.
+"""A REST catalog that is asked, and not obeyed: its answers choose no code, no address and no header.
+
+Nor do they choose a credential, but for the files of a table, where the settings say `credentials: vended` twice: of the catalog,
+and of the storage entry that covers the files, from which endpoint and region come.
 
 pyiceberg merges what a server answers to `/v1/config`, and with each table, into its own properties. Some of these name Python
 classes, which it imports and calls, others the address that tokens are sent to. A server may say how its paths are made, and
@@ -17,9 +20,12 @@ from pyiceberg.table import StagedTable, Table
 from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
 
+from checkpoint_commit.catalogs.vended import keys_of_table, vended_keys
 from checkpoint_formats.iceberg.bounded.files import hold_json
+from checkpoint_formats.iceberg.file_io import CheckedFileIO
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.places.handed_keys import RenewedKeys
 
 CONNECT_WITHIN_S: Final = 10.0
 _CHUNK_BYTES: Final = 1 << 20
@@ -31,12 +37,16 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 class BoundedRestCatalog(RestCatalog):
     """Its requests end, those for a token and for the catalog's configuration too, which are sent while it is made.
 
-    An answer of more than `most_answer_bytes` is refused, and one that sends us to another server: NeedsChange.
+    An answer of more than `most_answer_bytes` is refused, and one that sends us to another server: NeedsChange. `is_vending`: the
+    keys that come with a table are taken, for its files; else nothing of them.
     """
 
-    def __init__(self, name: str, answer_within_s: float, most_answer_bytes: int, **properties: str) -> None:
+    def __init__(
+        self, name: str, answer_within_s: float, most_answer_bytes: int, is_vending: bool = False, **properties: str
+    ) -> None:
         self._answer_within_s = answer_within_s
         self._most_answer_bytes = most_answer_bytes
+        self._is_vending = is_vending
         super().__init__(name, **properties)
 
     def _create_legacy_oauth2_auth_manager(self, session: Session) -> AuthManager:
@@ -55,7 +65,13 @@ class BoundedRestCatalog(RestCatalog):
         self.properties, self.uri = {**own, **_taken(self.properties, own, self.name)}, uri
 
     def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
-        return super()._response_to_table(identifier_tuple, _without_config(table_response))
+        table = super()._response_to_table(identifier_tuple, _without_config(table_response))
+        if self._is_vending:
+            keys = RenewedKeys(lambda: (keys_of_table(self.load_table(identifier_tuple)), True))
+            keys.take(vended_keys(table_response))
+            assert isinstance(table.io, CheckedFileIO)
+            table.io = table.io.with_keys(keys)
+        return table
 
     def _response_to_staged_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> StagedTable:
         return super()._response_to_staged_table(identifier_tuple, _without_config(table_response))
@@ -139,5 +155,5 @@ def _is_in_path(value: str, name: str) -> bool:
 
 
 def _without_config(response: TableResponse) -> TableResponse:
-    """Leave out what comes with a table: a token for commits, classes, and credentials of the storage, which are ours."""
+    """Leave out what comes with a table: a token for commits, classes, and credentials of the storage."""
     return response.model_copy(update={"config": {}, "storage_credentials": []})

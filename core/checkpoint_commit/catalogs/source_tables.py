@@ -18,6 +18,7 @@ from checkpoint_protocol.manifest.sources.source import FilesSource, IcebergSour
 from checkpoint_protocol.manifest.where import parse_where
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.places.storage import entry_of
+from checkpoint_protocol.places.uris import PLACES_OF_TABLES
 from checkpoint_protocol.records import PinnedIceberg, PinnedTable
 
 if TYPE_CHECKING:
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 # is its metadata what a catalog would write, if others can write where it lies.
 
 
-_PLACES: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
-
-
 def check_table(table: Table, settings: Settings, title: str) -> None:
     """Refuse a table that lies, or has its files written, where those for whom the settings are used may not, or whose history
     has no beginning: NeedsChange.
@@ -44,7 +42,7 @@ def check_table(table: Table, settings: Settings, title: str) -> None:
     if settings.tenant is None:
         return
     metadata = table.metadata
-    named = (metadata.properties[name] for name in _PLACES if name in metadata.properties)
+    named = (metadata.properties[name] for name in PLACES_OF_TABLES if name in metadata.properties)
     heads = (metadata.snapshot_by_id(ref.snapshot_id) for ref in metadata.refs.values())
     of_heads = (head.manifest_list for head in heads if head is not None)
     for uri in (table.metadata_location, metadata.location, *named, *of_heads):

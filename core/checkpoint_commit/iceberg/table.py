@@ -29,6 +29,7 @@ from pyiceberg.table.update import TableUpdate
 
 from checkpoint_commit.catalogs.named import CatalogBook, location_of_new_table, refuse_unknown_type, translate_catalog_error
 from checkpoint_commit.catalogs.source_tables import check_table, describe
+from checkpoint_commit.catalogs.vended import keys_of_table
 from checkpoint_commit.changes import Change, StagedChange, only
 from checkpoint_commit.footers import Footers, columns_of, parquet_rows
 from checkpoint_commit.iceberg import history as iceberg_history
@@ -62,6 +63,7 @@ from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.manifest.sources.source import IcebergSource
+from checkpoint_protocol.places.handed_keys import HandedKeys, RenewedKeys
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.places.storage import entry_of
 from checkpoint_protocol.records import (
@@ -106,8 +108,10 @@ class PyicebergTable:
     ) -> None:
         self._catalog_name = catalog
         self._name = table
-        self._settings = settings
-        self._tails = Tails(settings)
+        #: Those that the table came with when it was loaded last.
+        self._keys = RenewedKeys(self._load_keys)
+        self._settings = settings.with_keys(self._keys)
+        self._tails = Tails(self._settings)
         self._catalogs = catalogs or CatalogBook(settings)
         self._clock = clock
         self._written_by = written_by
@@ -429,7 +433,12 @@ class PyicebergTable:
             refuse_unknown_type(error, self.title)
             raise translate_catalog_error(error, self._catalog_name, self._settings.place) from error
         check_table(table, self._settings, self.title)
+        self._keys.take(keys_of_table(table))
         return table
+
+    def _load_keys(self) -> tuple[Sequence[HandedKeys], bool]:
+        table = self._load_table()
+        return ((), False) if table is None else (keys_of_table(table), True)
 
     def _table_of(self, state: IcebergState) -> Table:
         if self._loaded is None or self._loaded[0] is not state:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from checkpoint_commit.catalogs.source_tables import pin
 from checkpoint_commit.catalogs.sqlite_files import sqlite_file
+from checkpoint_commit.catalogs.vended import with_keys_of_tables
 from checkpoint_commit.ports import NO_CODE
 from checkpoint_control.validation.fields import check_options, check_type_names
 from checkpoint_control.validation.report import ColumnType, Findings, say_of_files
@@ -77,6 +78,7 @@ def check_source(spec: Spec, settings: Settings, findings: Findings) -> SourceSe
     source = _with_a_condition_that_can_be(spec.source, findings)
     places = _placed_members(source)
     told = [Findings() for _ in places]
+    settings = with_keys_of_tables(spec, settings)
     pinned = [_pinned(member, at, settings, of_it) for (at, member), of_it in zip(places, told, strict=True)]
     plan = SourcePlan(_launch(spec, source, pinned), settings, ())
     seen = []

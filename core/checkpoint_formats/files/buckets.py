@@ -21,7 +21,7 @@ from checkpoint_protocol.errors import NeedsChange, one_line
 from checkpoint_protocol.places.patterns import Pattern
 from checkpoint_protocol.places.setting_values import SettingsPlace
 from checkpoint_protocol.places.source_paths import Location, identity_of
-from checkpoint_protocol.places.storage import StorageSettings, entry_of, is_in_s3, obstore_options, pyarrow_options
+from checkpoint_protocol.places.storage import StorageSettings, entry_of, is_read_by_pyarrow, obstore_options, pyarrow_options
 from checkpoint_protocol.store.object_store import head_object, translate_store_error
 
 _NOT_THERE: Final = (obstore_errors.NotFoundError, FileNotFoundError)
@@ -84,7 +84,7 @@ class Buckets:
             return bytes(obstore.get_range(self._store(location), location.key, start=start, end=end))
 
     def open_arrow(self, location: Location) -> pa.NativeFile:
-        if is_in_s3(location.root):
+        if is_read_by_pyarrow(location.text, self._storage):
             with reading(location.text, "it cannot be opened", "check its name", self._storage.place):
                 bucket = location.root.partition("://")[2]
                 return self._filesystem(location).open_input_file(f"{bucket}/{location.key}")
@@ -93,7 +93,7 @@ class Buckets:
     def open_arrow_by_obstore(self, location: Location) -> pa.NativeFile:
         """Return the object for pyarrow where its own clients cannot be given all that the settings say.
 
-        That is GCS (a key file) and Azure (an endpoint). Reads of one file wait for each other.
+        That is GCS (a key file), Azure (an endpoint) and keys that a catalog hands out. Reads of one file wait for each other.
         """
         with _reading(location, self._storage.place):
             return open_for_arrow(self._store(location), location, self._storage.place)

@@ -7,7 +7,6 @@ it is opened, and reached with the credentials of its own storage entry. Used by
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from pyiceberg.io import FileIO, InputFile, OutputFile, load_file_io
 from pyiceberg.manifest import ManifestFile, read_manifest_list
@@ -18,11 +17,16 @@ from checkpoint_formats.iceberg.bounded.files import BoundedFile
 from checkpoint_formats.iceberg.object_files import ObjectFileIO
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.places.storage import StorageEntry, StorageSettings, disk_path, entry_of, iceberg_options, is_in_s3
-from checkpoint_protocol.places.uris import why_not_parsed
-
-#: Properties by which a table says where its files are to be put.
-_PLACES: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+from checkpoint_protocol.places.handed_keys import HandedOut
+from checkpoint_protocol.places.storage import (
+    StorageEntry,
+    StorageSettings,
+    disk_path,
+    entry_of,
+    iceberg_options,
+    is_read_by_pyarrow,
+)
+from checkpoint_protocol.places.uris import PLACES_OF_TABLES, why_not_parsed
 
 
 class CheckedFileIO(FileIO):
@@ -37,6 +41,15 @@ class CheckedFileIO(FileIO):
         self._storage = storage
         self._most_metadata_bytes = most_metadata_bytes
         self._by_entry: dict[tuple[str, str | None], FileIO] = {}
+
+    @property
+    def handed(self) -> HandedOut | None:
+        """The keys that its catalog hands out for the table, if it does."""
+        return self._storage.handed
+
+    def with_keys(self, handed: HandedOut) -> CheckedFileIO:
+        """Return the same for a table that came with keys."""
+        return CheckedFileIO(self._storage.with_keys(handed), self._most_metadata_bytes)
 
     def new_input(self, location: str) -> InputFile:
         opened = self._for(location).new_input(location)
@@ -64,7 +77,7 @@ class CheckedFileIO(FileIO):
         # With the bucket, as in Azure the URI may say which account it is in.
         key = ("/".join(location.split("/", 3)[:3]), entry.prefix) if entry is not None else ("file", None)
         if key not in self._by_entry:
-            if entry is None or is_in_s3(location):
+            if entry is None or is_read_by_pyarrow(location, self._storage):
                 self._by_entry[key] = load_file_io(dict(iceberg_options(location, self._storage)), location)
             else:
                 self._by_entry[key] = ObjectFileIO(self._storage)
@@ -93,7 +106,7 @@ def refuse_places_elsewhere(metadata: TableMetadata, metadata_location: str, sto
     Asks nobody, and for no credentials: those are found, or missed, when something is opened.
     """
     beside = storage.beside(metadata_location)
-    named = [(name, metadata.properties[name]) for name in _PLACES if name in metadata.properties]
+    named = [(name, metadata.properties[name]) for name in PLACES_OF_TABLES if name in metadata.properties]
     for name, uri in [("location", metadata.location), *named]:
         try:
             disk_path(uri, beside)

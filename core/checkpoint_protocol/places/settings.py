@@ -54,7 +54,7 @@ class CatalogSettings(SettingsSection):
     access_key_id: Secret | None = Field(default=None, description="Glue.")
     secret_access_key: Secret | None = Field(default=None, description="Glue.")
     session_token: Secret | None = Field(default=None, description="Glue.")
-    credentials: Literal["ambient"] | None = Field(
+    credentials: Literal["ambient", "vended"] | None = Field(
         default=None,
         description="Glue, instead of keys: the identity of the machine or pod (environment, instance role, IRSA).",
     )
@@ -69,7 +69,7 @@ class CatalogSettings(SettingsSection):
         if self.type == "glue":
             self._check_glue()
             return self
-        given = [name for name in _OF_GLUE if getattr(self, name) is not None]
+        given = [name for name in _OF_GLUE if getattr(self, name) is not None and not (name == "credentials" and self.is_vending)]
         if given:
             raise ValueError(f"a {self.type} catalog takes no {given[0]}, which is of glue catalogs")
         if not self.uri:
@@ -96,6 +96,11 @@ class CatalogSettings(SettingsSection):
             )
         if self.credentials is not None and any(key is not None for key in (*keys, self.session_token)):
             raise ValueError("a glue catalog takes keys or credentials: ambient, not both")
+
+    @property
+    def is_vending(self) -> bool:
+        """Whether the keys are taken that it hands out with a table."""
+        return self.type == "rest" and self.credentials == "vended"
 
     @property
     def address(self) -> str:
@@ -149,5 +154,5 @@ class Settings(StorageSettings):
 
     def for_drivers(self) -> StorageSettings:
         """Return what a driver may know: storage and Kafka clusters, no catalogs."""
-        storage = StorageSettings(storage=self.storage, kafka=self.kafka).found_in(self.place)
+        storage = StorageSettings(storage=self.storage, kafka=self.kafka).found_in(self.place).with_keys(self.handed)
         return storage if self._allows_paths else storage.in_buckets_only()

@@ -17,6 +17,7 @@ from pydantic import Field, PrivateAttr, SecretStr, field_serializer, model_vali
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.places.handed_keys import HandedKeys, HandedOut
 from checkpoint_protocol.places.kafka_settings import KafkaEntry
 from checkpoint_protocol.places.patterns import NamespacePattern, Tenant
 from checkpoint_protocol.places.setting_values import (
@@ -61,10 +62,11 @@ class StorageEntry(SettingsSection):
     account_name: str | None = Field(default=None, description="Azure.")
     account_key: Secret | None = Field(default=None, description="Azure.")
     service_account_file: str | None = Field(default=None, description="GCS: the path of a key file.")
-    credentials: Literal["ambient", "anonymous"] | None = Field(
+    credentials: Literal["ambient", "anonymous", "vended"] | None = Field(
         default=None,
         description="Used instead of keys. ambient: the identity of the machine or pod (environment, instance role, IRSA, "
-        "workload identity). anonymous: no credentials, for public buckets.",
+        "workload identity). anonymous: no credentials, for public buckets. vended: keys that a catalog hands out for the files "
+        "of its tables (credentials: vended in that catalog, too).",
     )
     namespaces: tuple[NamespacePattern, ...] = Field(
         default=(),
@@ -92,6 +94,10 @@ class StorageEntry(SettingsSection):
     def is_anonymous(self) -> bool:
         return self.credentials == "anonymous"
 
+    @property
+    def is_vended(self) -> bool:
+        return self.credentials == "vended"
+
     @field_serializer("access_key_id", "secret_access_key", "session_token", "account_key")
     def _serialize_secret(self, secret: SecretRef | SecretStr | None) -> Any:
         return in_full(secret)
@@ -109,6 +115,7 @@ class StorageSettings(SettingsSection):
     _place: SettingsPlace = PrivateAttr(default=SETTINGS_FILE)
     _tenant: Tenant | None = PrivateAttr(default=None)
     _allows_paths: bool = PrivateAttr(default=True)
+    _handed: HandedOut | None = PrivateAttr(default=None)
 
     @property
     def place(self) -> SettingsPlace:
@@ -130,6 +137,17 @@ class StorageSettings(SettingsSection):
         """Return the same settings, which then give nothing that is not granted to this namespace."""
         copied = self.model_copy()
         copied._tenant = tenant
+        return copied
+
+    @property
+    def handed(self) -> HandedOut | None:
+        """The keys for entries that say `credentials: vended`; None where nobody has handed out any."""
+        return self._handed
+
+    def with_keys(self, handed: HandedOut | None) -> Self:
+        """Return the same settings with keys that a catalog hands out."""
+        copied = self.model_copy()
+        copied._handed = handed
         return copied
 
     def in_buckets_only(self) -> Self:
@@ -195,7 +213,10 @@ def entry_of(uri: str, settings: StorageSettings) -> StorageEntry | None:
         return None
     entry = settings.entry_for(uri)
     example = f"storage: [{{prefix: {uri.partition('://')[0]}://{urlparse(uri).netloc}/, credentials: ambient}}]"
-    ways = f"keys, or credentials: ambient (the identity of this machine or pod), or anonymous (a public bucket), e.g. {example}"
+    ways = (
+        "keys, or credentials: ambient (the identity of this machine or pod), anonymous (a public bucket) or vended (keys that a "
+        f"catalog hands out), e.g. {example}"
+    )
     place = settings.place.name("storage")
     if entry is None:
         raise NeedsChange(reasons.MANIFEST_INVALID, f"no storage entry covers {uri}: add one to {place}, with {ways}")
@@ -294,6 +315,9 @@ def obstore_options(uri: str, settings: StorageSettings) -> dict[str, Any]:
         options["config"]["skip_signature"] = True
         if scheme == "gs":
             options["config"] |= _NO_TOKEN_OF_GCS
+    elif entry.is_vended:
+        _handed_keys(uri, settings)  # what is wrong is told here: the provider's errors come through obstore
+        options["credential_provider"] = lambda: _handed_keys(uri, settings).credential
     elif entry.has_keys and (given := _credential(scheme, options["config"])) is not None:
         # obstore adds to the config what variables of this process say, such as AWS_SESSION_TOKEN; not to this.
         options["credential_provider"] = lambda: given
@@ -312,15 +336,31 @@ def _credential(scheme: str, config: dict[str, str]) -> dict[str, str | None] | 
     return {"access_key": config["account_key"], "expires_at": None} if scheme == "az" else None
 
 
-def is_in_s3(uri: str) -> bool:
-    """Whether pyarrow's client is used for a URI: it can be given all that an entry for S3 says, not those for GCS and Azure."""
-    return _scheme(uri) == "s3"
+def _handed_keys(uri: str, settings: StorageSettings) -> HandedKeys:
+    """Return the keys that were handed out for a URI. NeedsChange if there are none; see HandedOut."""
+    found = settings.handed.find(f"{_scheme(uri)}://{uri.partition('://')[2]}") if settings.handed is not None else None
+    if found is None:
+        raise NeedsChange(
+            reasons.CREDENTIALS_REFUSED,
+            f"no catalog has handed out keys for {uri}, which a storage entry with credentials: vended covers "
+            f"({settings.place.name('storage')}): they are handed out for the tables of a catalog with credentials: vended; give "
+            "other places, such as that of the checkpoint, an entry of their own with a longer prefix",
+        )
+    return found
+
+
+def is_read_by_pyarrow(uri: str, settings: StorageSettings) -> bool:
+    """Whether pyarrow's client for S3 is used for a URI. It cannot be given all that entries for GCS and Azure say, and cannot
+    renew keys that a catalog hands out.
+    """
+    entry = settings.entry_for(uri)
+    return _scheme(uri) == "s3" and not (entry is not None and entry.is_vended)
 
 
 def pyarrow_options(uri: str, settings: StorageSettings) -> dict[str, Any]:
-    """Return keyword arguments of pyarrow's S3FileSystem; none for what is not in S3."""
+    """Return keyword arguments of pyarrow's S3FileSystem; none for what it does not read."""
     entry = entry_of(uri, settings)
-    if entry is None or not is_in_s3(uri):
+    if entry is None or not is_read_by_pyarrow(uri, settings):
         return {}
     options: dict[str, Any] = _texts(
         settings,
@@ -338,9 +378,9 @@ def pyarrow_options(uri: str, settings: StorageSettings) -> dict[str, Any]:
 
 
 def iceberg_options(uri: str, settings: StorageSettings) -> dict[str, str]:
-    """Return properties of pyiceberg's own FileIO; none for what is not in S3, which `ObjectFileIO` opens."""
+    """Return properties of pyiceberg's own FileIO; none for what `ObjectFileIO` opens."""
     entry = entry_of(uri, settings)
-    if entry is None or not is_in_s3(uri):
+    if entry is None or not is_read_by_pyarrow(uri, settings):
         return {}
     named = _texts(
         settings,

@@ -16,6 +16,13 @@ from typing import Final
 BUCKET_SCHEMES: Final = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss")
 #: Names by which different libraries call one store.
 SAME_STORE: Final = {"s3a": "s3", "gcs": "gs", "abfs": "az", "abfss": "az"}
+#: Properties by which an Iceberg table says where its files are to be put.
+PLACES_OF_TABLES: Final = (
+    "write.data.path",
+    "write.metadata.path",
+    "write.object-storage.path",
+    "write.folder-storage.path",
+)
 WHAT_IS_OPENED: Final = f"a path, file: or one of {', '.join(f'{scheme}://' for scheme in BUCKET_SCHEMES)} with a bucket"
 #: Anything more would be a user, a port or a query to some libraries, and part of the name to others.
 _BUCKET_NAME: Final = r"[A-Za-z0-9._$-]+"

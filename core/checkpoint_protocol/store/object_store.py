@@ -260,6 +260,10 @@ def disk_full(error: BaseException, where: str) -> Retryable | None:
     )
 
 
+#: How obstore words it that a credential provider of ours could not renew keys.
+_NOT_RENEWED: Final = re.compile(r"credential provider: Retryable: (.+)")
+
+
 def translate_store_error(error: Exception, where: str, settings: SettingsPlace | None = None) -> CheckpointError:
     """Return the family's error for a failure of obstore, or of the file system, at a place.
 
@@ -271,6 +275,8 @@ def translate_store_error(error: Exception, where: str, settings: SettingsPlace 
         return NotListed(where, name_that_is_no_path(error))
     first_line = _gist(error)
     storage = settings.name("storage") if settings is not None else "the storage settings"
+    if (told := _NOT_RENEWED.search(first_line)) is not None:
+        return Retryable(reasons.CATALOG_UNAVAILABLE, f"{where} cannot be reached: {told[1]}")
     refused = isinstance(error, obstore_errors.PermissionDeniedError | obstore_errors.UnauthenticatedError)
     if refused or isinstance(error, PermissionError) or any(word in first_line for word in _REFUSALS):
         remedy = (

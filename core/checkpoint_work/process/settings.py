@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.manifest.spec import ManifestInvalid, validate_model
+from checkpoint_protocol.places.handed_keys import KeysFile
 from checkpoint_protocol.places.secrets import Secrets, secrets_of
 from checkpoint_protocol.places.setting_values import STORAGE_SECRET
 from checkpoint_protocol.places.storage import StorageSettings
@@ -31,12 +32,25 @@ STORAGE_FILE_VARIABLE: Final = "CHECKPOINTED_WRITE_STORAGE_FILE"
 STORAGE_VARIABLE: Final = "CHECKPOINTED_WRITE_STORAGE"
 
 
+#: Path of a file with the keys that catalogs hand out, which whoever has started this process renews.
+KEYS_FILE_VARIABLE: Final = "CHECKPOINTED_WRITE_KEYS_FILE"
+
+
 def storage_settings() -> StorageSettings:
-    """Return the storage settings of this process; none are needed for folders.
+    """Return the storage settings of this process, with the keys that catalogs hand out; none are needed for folders.
 
     A local run hands over those of its settings file; pods have them in a variable, from a Secret. NeedsChange says what is wrong
     with them, and quotes none of their values: they are secrets.
     """
+    return _settings_alone().with_keys(_keys_file())
+
+
+def _keys_file() -> KeysFile | None:
+    path = os.environ.get(KEYS_FILE_VARIABLE)
+    return KeysFile(Path(path)) if path else None
+
+
+def _settings_alone() -> StorageSettings:
     if (local := os.environ.get(LOCAL_STORAGE_VARIABLE)) is not None:
         return _read_storage(local, f"${LOCAL_STORAGE_VARIABLE}")
     path, text = os.environ.get(STORAGE_FILE_VARIABLE), os.environ.get(STORAGE_VARIABLE)
@@ -92,7 +106,15 @@ def authenticated(store: ObjectStore, keys: WriteKeys | None) -> ObjectStore:
 
 def masked(text: str) -> str:
     """Return a text without what this process knows to be secret. To be asked before a text is cut: half a secret is none."""
-    return _secrets(tuple(sorted(os.environ.items()))).mask(text)
+    return _secrets(tuple(sorted(os.environ.items())), _handed_values()).mask(text)
+
+
+def _handed_values() -> tuple[str, ...]:
+    file = _keys_file()
+    try:
+        return () if file is None else tuple(value for keys in file.read() for value in keys.values.values())
+    except CheckpointError:  # said where they are needed
+        return ()
 
 
 def loggable(text: str) -> str:
@@ -107,13 +129,13 @@ def log_traceback(error: BaseException) -> None:
 
 
 @lru_cache(maxsize=1)
-def _secrets(environment: tuple[tuple[str, str], ...]) -> Secrets:
+def _secrets(environment: tuple[tuple[str, str], ...], handed: tuple[str, ...]) -> Secrets:
     try:
-        storage = storage_settings()
+        storage = _settings_alone()
     except CheckpointError:  # said where they are needed
         storage = None
     try:
         keys = record_keys()
     except CheckpointError:
         keys = None
-    return secrets_of(storage, dict(environment), keys.keys.values() if keys is not None else ())
+    return secrets_of(storage, dict(environment), (*(keys.keys.values() if keys is not None else ()), *handed))

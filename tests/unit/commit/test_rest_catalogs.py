@@ -6,14 +6,17 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import TableResponse
 
 from checkpoint_commit.catalogs.named import open_catalog
+from checkpoint_commit.catalogs.vended import keys_of_table, vended_keys
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.places.settings import Settings
@@ -33,12 +36,14 @@ class Server:
     sends_on: dict[str, str] = field(default_factory=dict)
     asked: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
     url: str = ""
+    #: Of the catalog's settings.
+    entry: dict[str, str] = field(default_factory=dict)
 
     def paths(self) -> list[str]:
         return [path for _, path, _, _ in self.asked]
 
     def opened(self, **entry: str) -> Catalog:
-        settings = Settings.model_validate({"catalogs": {"rest": {"type": "rest", "uri": self.url, **entry}}})
+        settings = Settings.model_validate({"catalogs": {"rest": {"type": "rest", "uri": self.url, **self.entry, **entry}}})
         return open_catalog("rest", settings, most_metadata_bytes=1 << 20)
 
 
@@ -70,9 +75,9 @@ def serving(server: Server) -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving(Server({"/v1/config": {"defaults": {}, "overrides": {}}})) as started:
+@pytest.fixture(params=[{}, {"credentials": "vended"}], ids=["own-keys", "vended"])
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    with serving(Server({"/v1/config": {"defaults": {}, "overrides": {}}}, entry=request.param)) as started:
         yield started
 
 
@@ -166,18 +171,66 @@ def table_answer(place: IcebergPlace, **more: Any) -> dict[str, Any]:
     return {"metadata-location": location, "metadata": json.loads(Path(location.removeprefix("file://")).read_text()), **more}
 
 
-def test_what_comes_with_a_table_is_neither_a_token_nor_a_class_nor_a_credential(server: Server, tmp_path: Path) -> None:
+@pytest.fixture
+def place(tmp_path: Path) -> IcebergPlace:
     place = on_disk(tmp_path, "iceberg")
     assert isinstance(place, IcebergPlace)
     place.create(ROWS.schema)
-    given = {"token": "theirs", "py-io-impl": "os.system", "s3.access-key-id": "theirs"}
-    credentials = [{"prefix": "file", "config": given}]
+    return place
+
+
+#: All that pyiceberg's own catalog would do with the answer of a server.
+GIVEN = {"token": "theirs", "py-io-impl": "os.system", "s3.endpoint": "http://127.0.0.1:9", "header.X-Evil": "1"}
+S3_KEYS = {"s3.access-key-id": "theirs", "s3.secret-access-key": "their secret"}
+
+
+def test_what_comes_with_a_table_is_neither_a_token_nor_a_class_nor_an_address(server: Server, place: IcebergPlace) -> None:
+    given = {**GIVEN, **S3_KEYS}
+    credentials = [{"prefix": prefix, "config": given} for prefix in ("file", "s3://bucket")]
     server.answers["/tables/rows"] = table_answer(place, config=given, **{"storage-credentials": credentials})
 
     table = server.opened(token="ours").load_table("space.rows")
 
     assert table.config == {}
     assert not given.keys() & table.io.properties.keys()
+    found = [(keys.prefix, keys.values) for keys in keys_of_table(table)]
+    taken = ("s3://bucket", {"access_key_id": "theirs", "secret_access_key": "their secret"})
+    assert found == ([taken] if server.entry else [])
+
+
+S3 = {"access_key_id": "theirs", "secret_access_key": "their secret"}
+END = datetime(2030, 1, 2, tzinfo=UTC)
+END_MS = str(int(END.timestamp() * 1000))
+
+
+@pytest.mark.parametrize(
+    ("prefix", "config", "found"),
+    [
+        ("s3://b/t", S3_KEYS, ("s3://b/t", S3, None)),
+        ("s3", S3_KEYS, ("s3", S3, None)),
+        ("s3a://b/t", {**S3_KEYS, "s3.session-token": "t"}, ("s3://b/t", {**S3, "token": "t"}, None)),
+        ("s3://b/t", {**S3_KEYS, "s3.session-token-expires-at-ms": END_MS}, ("s3://b/t", S3, END)),
+        ("s3://b/t", {**S3_KEYS, "s3.session-token-expires-at-ms": "9" * 40}, ("s3://b/t", S3, None)),
+        ("gs://b/t", {"gcs.oauth2.token": "t", "gcs.oauth2.token-expires-at": END_MS}, ("gs://b/t", {"token": "t"}, END)),
+        (
+            "abfss://c@a.dfs.core.windows.net/t",
+            {"adls.sas-token.a": "s", "adls.sas-token-expires-at-ms.a": END_MS},
+            ("az://c@a.dfs.core.windows.net/t", {"sas_token": "s"}, END),
+        ),
+        ("s3://b/t", {"s3.access-key-id": "half"}, None),
+        ("gs://b/t", S3_KEYS, None),
+        ("file:///etc", {**S3_KEYS, "gcs.oauth2.token": "t"}, None),
+    ],
+)
+def test_keys_are_taken_for_the_kind_of_store_that_they_are_for(
+    prefix: str, config: dict[str, str], found: tuple[str, dict[str, str], datetime | None] | None, place: IcebergPlace
+) -> None:
+    answer = table_answer(place, **{"storage-credentials": [{"prefix": prefix, "config": {**GIVEN, **config}}]})
+
+    taken = vended_keys(TableResponse.model_validate(answer))
+
+    assert [(keys.prefix, keys.values, keys.expires_at) for keys in taken] == ([found] if found else [])
+    assert not [keys for keys in taken if "theirs" in repr(keys)]
 
 
 def test_an_answer_that_is_larger_than_what_is_read_of_a_table_is_refused(server: Server) -> None:

@@ -1,0 +1,118 @@
+"""Keys for the files of tables that a REST catalog hands out with them: what of an answer is taken, and for which tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from checkpoint_protocol.manifest.sources.source import IcebergSource
+from checkpoint_protocol.manifest.spec import Spec
+from checkpoint_protocol.places.handed_keys import HandedKeys, RenewedKeys
+from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.places.uris import PLACES_OF_TABLES, SAME_STORE
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.rest import TableResponse
+    from pyiceberg.table import Table
+
+    from checkpoint_commit.catalogs.named import CatalogBook
+
+#: What is taken, by the scheme of the files: the names of Iceberg's properties, and ours. No endpoint, no region, no class.
+_S3: Final = {
+    "s3.access-key-id": "access_key_id",
+    "s3.secret-access-key": "secret_access_key",
+    "s3.session-token": "token",
+}
+_S3_ENDS: Final = "s3.session-token-expires-at-ms"
+_OF_GCS: Final = "gcs.oauth2.token"
+_GCS_ENDS: Final = "gcs.oauth2.token-expires-at"
+_AZURE_SAS: Final = re.compile(r"adls\.sas-token\.(?P<account>.+)")
+_AZURE_ENDS: Final = "adls.sas-token-expires-at-ms."
+_MOST_MS: Final = 253_402_300_799_000  # the last moment of the year 9999
+
+
+def vended_keys(response: TableResponse) -> tuple[HandedKeys, ...]:
+    """Return the keys that came with a table, whether for prefixes or for all of its places. What else came is not taken."""
+    found = [_keys(one.prefix, one.config) for one in response.storage_credentials]
+    metadata = response.metadata
+    named = (metadata.properties[name] for name in PLACES_OF_TABLES if name in metadata.properties)
+    for place in {metadata.location, response.metadata_location or metadata.location, *named}:
+        found.append(_keys(place.rpartition("/")[0] if place == response.metadata_location else place, response.config))
+    return tuple(keys for keys in found if keys is not None)
+
+
+def _keys(prefix: str, config: Mapping[str, str]) -> HandedKeys | None:
+    scheme, separator, rest = prefix.partition("://")
+    scheme = SAME_STORE.get(scheme, scheme)
+    values: dict[str, str] = {}
+    ends: str | None = None
+    if scheme == "s3":
+        values, ends = {ours: config[name] for name, ours in _S3.items() if name in config}, config.get(_S3_ENDS)
+        if not {"access_key_id", "secret_access_key"} <= values.keys():
+            return None
+    elif scheme == "gs" and _OF_GCS in config:
+        values, ends = {"token": config[_OF_GCS]}, config.get(_GCS_ENDS)
+    elif scheme == "az":
+        for name, value in config.items():
+            if (sas := _AZURE_SAS.fullmatch(name)) is not None:
+                values, ends = {"sas_token": value}, config.get(f"{_AZURE_ENDS}{sas['account']}")
+    if not values:
+        return None
+    return HandedKeys(prefix=f"{scheme}{separator}{rest}", values=values, expires_at=_moment(ends))
+
+
+def _moment(milliseconds: str | None) -> datetime | None:
+    if milliseconds is None or not milliseconds.isdecimal() or int(milliseconds) > _MOST_MS:
+        return None
+    return datetime.fromtimestamp(int(milliseconds) / 1000, UTC)
+
+
+def keys_of_table(table: Table) -> Sequence[HandedKeys]:
+    """Return the keys that a loaded table came with."""
+    handed = getattr(table.io, "handed", None)
+    return handed.all() if isinstance(handed, RenewedKeys) else ()
+
+
+def keys_of_write(spec: Spec, settings: Settings, catalogs: CatalogBook | None = None) -> RenewedKeys | None:
+    """Return the keys for the files of all tables of a manifest; None if none of its catalogs hands out any.
+
+    A table that is not there yet has none, until it was made.
+    """
+    tables = [name for name in _tables(spec) if name[0] in settings.catalogs and settings.catalogs[name[0]].is_vending]
+    if not tables:
+        return None
+
+    def load() -> tuple[list[HandedKeys], bool]:
+        from pyiceberg.exceptions import NoSuchTableError
+
+        from checkpoint_commit.catalogs.named import CatalogBook, translate_catalog_error
+
+        book = catalogs or CatalogBook(settings)
+        found: list[HandedKeys] = []
+        are_all = True
+        for catalog, table in tables:
+            settings.check_grant(catalog, table)
+            try:
+                found += keys_of_table(book.open(catalog).load_table(table))
+            except NoSuchTableError:
+                are_all = False
+            except Exception as error:
+                raise translate_catalog_error(error, catalog, settings.place) from error
+        return found, are_all
+
+    return RenewedKeys(load)
+
+
+def with_keys_of_tables(spec: Spec, settings: Settings) -> Settings:
+    """Return the same settings with the keys of the tables of a manifest, which are asked for when they are needed."""
+    return settings.with_keys(keys_of_write(spec, settings))
+
+
+def _tables(spec: Spec) -> Iterator[tuple[str, str]]:
+    if spec.sink.iceberg is not None:
+        yield spec.sink.iceberg.catalog, spec.sink.iceberg.table
+    for source in spec.source.members:
+        if isinstance(source, IcebergSource):
+            yield source.catalog, source.table

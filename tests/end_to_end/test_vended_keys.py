@@ -1,0 +1,148 @@
+"""Keys that a catalog hands out with its tables: who reads and writes by them, for how long, and what they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import load_catalog
+
+from checkpoint_commit.catalogs.vended import with_keys_of_tables
+from checkpoint_control.decision.actions import Finish
+from checkpoint_protocol.store.object_store import open_store
+from devtools.rest_catalog import RestCatalog
+from devtools.s3_server import S3Server
+from tests.support.command_line import CommandLine, wait_for_end
+from tests.support.crashes import Died, DyingAtItsCommit, DyingStore, dying_sink
+from tests.support.direct_drivers import DirectDrivers
+from tests.support.places import IcebergPlace, on_vending
+from tests.support.vending import Vending, vending
+from tests.support.waiting import until
+from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of, write_inputs
+
+UPSERT: dict[str, Any] = {"mode": "Upsert", "upsertKeys": ["id"]}
+OLD = range(390, 410)
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory, s3_server: S3Server) -> Iterator[RestCatalog]:
+    with RestCatalog(tmp_path_factory.mktemp("catalog"), s3_server) as served:
+        yield served
+
+
+def ids_read_by_others(place: IcebergPlace, server: S3Server, front: Vending) -> list[int]:
+    """What pyiceberg finds by itself, with the keys that the catalog hands out to it."""
+    stranger = load_catalog("stranger", **{"type": "rest", "uri": front.catalog.uri, **server.pyiceberg_properties})
+    return sorted(stranger.load_table(place.name).scan().to_arrow()["id"].to_pylist())
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("sink", [{}, UPSERT], ids=["append", "upsert"])
+@pytest.mark.parametrize("as_config", [False, True], ids=["by-prefix", "of-the-table"])
+def test_a_death_on_either_side_of_the_commit_leaves_every_row_once_and_nothing_is_done_twice(
+    as_config: bool, sink: dict[str, Any], after: bool, tmp_path: Path, catalog: RestCatalog, s3_server: S3Server
+) -> None:
+    with vending(catalog, s3_server, as_config=as_config) as front:
+        place = on_vending(tmp_path, front, s3_server)
+        place.create(SCHEMA)
+        place.append(rows_of(OLD))
+        manifest = manifest_for(place, f"{write_inputs(tmp_path / 'in')}/*.parquet", sink=sink)
+        store = open_store(place.checkpoint_uri, place.settings)
+        settings = with_keys_of_tables(manifest.spec, place.settings)
+        drivers, effects = DirectDrivers(store, settings), DyingAtItsCommit(after=after)
+        with pytest.raises(Died):
+            drive(
+                reconciler_for(
+                    manifest, place, drivers, DyingStore(store, effects), dying_sink(manifest, place.settings, effects)
+                )
+            )
+        drivers.finish()
+
+        again = DirectDrivers(store, settings)
+        ended = drive(reconciler_for(manifest, place, again, store))
+
+        assert isinstance(ended.outcome, Finish), ended.outcome
+        assert again.started == 0
+        assert ids_read_by_others(place, s3_server, front) == sorted({*range(400), *OLD} if sink else [*range(400), *OLD])
+        assert len(place.keys()) == 1
+
+
+LIFETIME_S = 6.0
+SLOW = """
+import pathlib, time
+
+def work(row):
+    started = pathlib.Path({started!r})
+    if not started.exists():
+        started.touch()
+        time.sleep({pause_s})
+    return {{"id": row["id"], "text": "worked"}}
+"""
+
+
+def slow_write(folder: Path, place: IcebergPlace, pause_s: float) -> CommandLine:
+    """A write from one table of the catalog into another, whose first row takes its time."""
+    source, code = IcebergPlace(folder, place.settings, "", "", name=f"{place.name}_source"), folder / "code"
+    for made in (source, place):
+        made.create(SCHEMA)
+    for start in (0, 100):
+        source.append(rows_of(range(start, start + 100)))
+    code.mkdir()
+    (code / "steps.py").write_text(SLOW.format(started=str(folder / "started"), pause_s=pause_s))
+    step = {"call": "steps:work", "input": "row", "output": {"id": "int64", "text": "string"}}
+    manifest = manifest_for(place, {"iceberg": {"catalog": "test", "table": source.name}}, steps=[step], code={"path": str(code)})
+    return CommandLine(folder / "cli", place, manifest)
+
+
+@pytest.mark.spark
+def test_an_attempt_goes_on_for_three_lifetimes_of_its_keys_and_nobody_is_told_them(
+    tmp_path: Path, catalog: RestCatalog, s3_server: S3Server
+) -> None:
+    with vending(catalog, s3_server, LIFETIME_S) as front:
+        place = on_vending(tmp_path, front, s3_server)
+        command = slow_write(tmp_path, place, 3 * LIFETIME_S)
+
+        ended, output = command.run()
+
+        assert ended == 0, output
+        assert ids_read_by_others(place, s3_server, front) == list(range(200))
+        ledger = command.ledger()
+        assert ledger is not None
+        assert ledger.attempts.list_attempts() == [1]
+        left = [path for path in (tmp_path / "cli").rglob("*") if path.is_file()]
+        kept = [item.path for item in ledger.store.list("")]
+        texts = [output, *(path.read_text(errors="replace") for path in left)]
+        texts += [(ledger.store.get(path, 1 << 20) or b"").decode(errors="replace") for path in kept]
+        assert len(front.handed) > 4
+        assert not [text for text in texts for key in front.handed if key in text]
+
+
+@pytest.mark.spark
+def test_an_attempt_whose_keys_are_taken_away_ends_and_says_who_refused_them(
+    tmp_path: Path, catalog: RestCatalog, s3_server: S3Server
+) -> None:
+    with vending(catalog, s3_server, LIFETIME_S) as front:
+        place = on_vending(tmp_path, front, s3_server)
+        command = slow_write(tmp_path, place, LIFETIME_S)
+        running = command.start()
+        until((tmp_path / "started").exists, "the first row", report=running.output)
+        front.take_away()
+
+        ended, output = wait_for_end(running)
+
+        assert ended != 0
+        assert "CredentialsRefused" in output
+        assert "the catalog 'test' refused access: ForbiddenException: no keys for you" in output
+
+
+@pytest.mark.spark
+def test_validate_and_preview_read_a_source_by_such_keys(tmp_path: Path, catalog: RestCatalog, s3_server: S3Server) -> None:
+    with vending(catalog, s3_server) as front:
+        command = slow_write(tmp_path, on_vending(tmp_path, front, s3_server), 0)
+
+        checked, shown = (command.say(verb, str(command.file)) for verb in ("validate", "preview"))
+
+        assert "200" in checked
+        assert "worked" in shown

@@ -170,11 +170,10 @@ def open_catalog(
         if in_bucket or entry.type != "rest":  # to a REST catalog it may be a name
             properties |= iceberg_options(entry.warehouse, settings)
     if entry.type == "rest":
-        for field in ("credential", "token"):
-            if (secret := getattr(entry, field)) is not None:
-                properties[field] = reveal(secret, settings.place.name(f"catalogs.{name}.{field}"))
-        if entry.scope is not None:
-            properties["scope"] = entry.scope
+        for field in ("credential", "token", "scope", "audience", "resource", "oauth2_server_uri"):
+            if (value := getattr(entry, field)) is not None:
+                text = value if isinstance(value, str) else reveal(value, settings.place.name(f"catalogs.{name}.{field}"))
+                properties[field.replace("_", "-")] = text
     try:
         if entry.type == "rest":
             catalog: Catalog = BoundedRestCatalog(name, answer_within_s, most_metadata_bytes, **properties)

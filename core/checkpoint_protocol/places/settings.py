@@ -60,7 +60,14 @@ class RestCatalogSettings(_CatalogSettings):
     uri: str = Field(min_length=1, repr=False)
     credential: Secret | None = Field(default=None, description="Client id and secret, as id:secret.")
     token: Secret | None = Field(default=None, description="A bearer token.")
-    scope: str | None = None
+    scope: str | None = Field(default=None, description="Asked for with a token, as are audience and resource.")
+    audience: str | None = None
+    resource: str | None = None
+    oauth2_server_uri: str | None = Field(
+        default=None,
+        repr=False,
+        description="Where tokens for the credential are asked for. If absent, at the catalog itself (v1/oauth/tokens).",
+    )
 
 
 class AwsIdentity(SettingsSection):

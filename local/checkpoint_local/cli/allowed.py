@@ -32,7 +32,8 @@ def claims_of(settings: Settings) -> tuple[str, ...]:
     """Return what belongs to the user and is named by these settings, each with where it would go. Nothing of it is read."""
     found: list[str] = []
     for name, catalog in settings.catalogs.items():
-        to = f"for catalogs.{name}, {_without_user(catalog.uri)}"
+        addresses = (catalog.uri, getattr(catalog, "oauth2_server_uri", None))
+        to = f"for catalogs.{name}, {' and '.join(_without_user(address) for address in addresses if address)}"
         found += [f"{what} {to}" for what in _references(catalog)]
         if catalog.type == "sql" and not catalog.uri.startswith("sqlite:"):
             found.append(f"the passwords that the database's client finds by itself {to}")

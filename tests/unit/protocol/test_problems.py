@@ -108,7 +108,10 @@ def test_a_manifest_is_told_what_is_expected_where(spec: dict[str, Any], said: s
         ),
         (
             {"catalogs": {"a": {"type": "rest", "uri": "x", "password": "s"}}},
-            ("catalogs.a.password: unknown field; known here: credential, grants, scope, token, type, uri, warehouse"),
+            (
+                "catalogs.a.password: unknown field; known here: audience, credential, grants, oauth2_server_uri, resource, "
+                "scope, token, type, uri, warehouse"
+            ),
         ),
         (
             {"catalogs": {"a": {"type": "rest", "uri": "x", "grants": [{"namespaces": ["a"], "tabels": ["b"]}]}}},

@@ -26,7 +26,7 @@ from checkpoint_local.runner import LocalHost, identify
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND, CheckpointedWrite, parse_manifest
-from checkpoint_protocol.places.settings import CatalogSettings, Settings
+from checkpoint_protocol.places.settings import Settings, SqlCatalogSettings
 from checkpoint_protocol.places.storage import StorageEntry
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_protocol.store.object_store import ObjectStore, open_store
@@ -49,7 +49,7 @@ class Lake:
 
     @property
     def settings(self) -> Settings:
-        catalog = CatalogSettings(type="sql", uri=f"sqlite:///{self.folder}/catalog.db", warehouse=f"file://{self.folder}/tables")
+        catalog = SqlCatalogSettings(uri=f"sqlite:///{self.folder}/catalog.db", warehouse=f"file://{self.folder}/tables")
         return Settings(catalogs={"bench": catalog}, storage=self.storage)
 
     def catalog(self) -> Catalog:

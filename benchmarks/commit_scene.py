@@ -32,7 +32,7 @@ from checkpoint_formats.iceberg.stager import IcebergStager
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sink import Sink
-from checkpoint_protocol.places.settings import CatalogSettings, Settings
+from checkpoint_protocol.places.settings import Settings, SqlCatalogSettings
 from checkpoint_protocol.places.storage import StorageEntry, StorageSettings
 from checkpoint_protocol.records import (
     FieldMetrics,
@@ -96,9 +96,7 @@ class Staged:
 
 
 def local_rig(folder: Path) -> Rig:
-    settings = Settings(
-        catalogs={"bench": CatalogSettings(type="sql", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/w")}
-    )
+    settings = Settings(catalogs={"bench": SqlCatalogSettings(uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/w")})
     return Rig("local", f"file://{folder}", folder, settings, settings)
 
 
@@ -128,7 +126,7 @@ def slow(work: Path) -> Iterator[Rig]:
                 )
                 for endpoint in (server.endpoint, f"http://127.0.0.1:{port}")
             )
-            catalog = CatalogSettings(type="sql", uri=f"sqlite:///{work}/c.db", warehouse=f"s3://{bucket}/w")
+            catalog = SqlCatalogSettings(uri=f"sqlite:///{work}/c.db", warehouse=f"s3://{bucket}/w")
             settings = Settings(catalogs={"bench": catalog}, storage=(slowed,))
             folder = work / "s3" / "objects" / bucket
             yield Rig("50 ms a request", f"s3://{bucket}", folder, settings, StorageSettings(storage=(fast,)))

@@ -17,7 +17,7 @@ from checkpoint_local.cli.main import main as command_line
 from checkpoint_operator.crd.definition import custom_resource_definition
 from checkpoint_operator.metrics.counters import Metrics
 from checkpoint_protocol.places.kafka_settings import KafkaEntry
-from checkpoint_protocol.places.settings import CatalogSettings
+from checkpoint_protocol.places.settings import GlueCatalogSettings, RestCatalogSettings, SqlCatalogSettings
 from checkpoint_protocol.places.storage import StorageEntry
 from devtools.documentation.python_calls import python_page
 
@@ -98,7 +98,9 @@ def _settings() -> str:
         "A secret is `{env: NAME}` or `{file: PATH}`.",
     ]
     sections: tuple[tuple[str, str, type[BaseModel]], ...] = (
-        ("catalogs", "`catalogs.NAME`", CatalogSettings),
+        ("catalogs.sql", "`catalogs.NAME` with `type: sql`", SqlCatalogSettings),
+        ("catalogs.rest", "`catalogs.NAME` with `type: rest`", RestCatalogSettings),
+        ("catalogs.glue", "`catalogs.NAME` with `type: glue`", GlueCatalogSettings),
         ("storage", "An entry of `storage`", StorageEntry),
         ("kafka", "An entry of `kafka`", KafkaEntry),
     )

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import SecretStr
 
 from checkpoint_commit.catalogs.named import open_catalog
-from checkpoint_protocol.places.settings import CatalogSettings, Settings
+from checkpoint_protocol.places.settings import RestCatalogSettings, Settings
 from checkpoint_protocol.places.storage import StorageEntry, lance_options
 from devtools.gate import Gate
 from devtools.rest_catalog import RestCatalog
@@ -35,7 +35,7 @@ class Lake:
     @property
     def settings(self) -> Settings:
         return Settings(
-            catalogs={CATALOG: CatalogSettings(type="rest", uri=self.catalog.uri)},
+            catalogs={CATALOG: RestCatalogSettings(uri=self.catalog.uri)},
             storage=(
                 StorageEntry(
                     prefix="s3://",

@@ -59,7 +59,7 @@ from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.manifest.sources.source import IcebergSource
-from checkpoint_protocol.places.settings import CatalogSettings, Settings
+from checkpoint_protocol.places.settings import Settings, SqlCatalogSettings
 from checkpoint_protocol.records import Append, ClaimRecord, IcebergBase, IcebergFile, IcebergTarget, OverwriteAll
 from checkpoint_protocol.store.object_store import open_raw_store
 from checkpoint_protocol.store.parallel import in_threads
@@ -534,7 +534,7 @@ def test_only_files_that_are_surely_the_epochs_own_are_discarded(real: RealWorld
 
 def test_files_below_an_awkward_name_in_a_bucket_are_discarded(s3_server: S3Server, tmp_path: Path) -> None:
     place = on_s3(tmp_path, "iceberg", s3_server)
-    catalog = CatalogSettings(type="sql", uri=f"sqlite:///{tmp_path}/other.db", warehouse=f"{place.base_uri}/größe & maß %20+/w")
+    catalog = SqlCatalogSettings(uri=f"sqlite:///{tmp_path}/other.db", warehouse=f"{place.base_uri}/größe & maß %20+/w")
     settings = Settings(catalogs={"test": catalog}, storage=place.settings.storage)
     world = RealWorld(IcebergPlace(tmp_path, settings, place.checkpoint_uri, place.base_uri))
     world.place.create(SCHEMA)
@@ -673,7 +673,7 @@ def test_manifests_of_a_commit_that_was_refused_stay_and_those_that_landed_are_n
 
 def test_a_table_in_a_bucket_below_an_awkward_name_takes_our_files(s3_server: S3Server, tmp_path: Path) -> None:
     place = on_s3(tmp_path, "iceberg", s3_server)
-    catalog = CatalogSettings(type="sql", uri=f"sqlite:///{tmp_path}/other.db", warehouse=f"{place.base_uri}/größe & maß %20+/w")
+    catalog = SqlCatalogSettings(uri=f"sqlite:///{tmp_path}/other.db", warehouse=f"{place.base_uri}/größe & maß %20+/w")
     settings = Settings(catalogs={"test": catalog}, storage=place.settings.storage)
     world = RealWorld(IcebergPlace(tmp_path, settings, place.checkpoint_uri, place.base_uri))
     world.place.create(SCHEMA)

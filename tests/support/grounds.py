@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from checkpoint_commit.catalogs.named import open_catalog
 from checkpoint_local.cli.main import main
-from checkpoint_protocol.places.settings import CatalogSettings, Settings
+from checkpoint_protocol.places.settings import Settings, SqlCatalogSettings
 from tests.support.reading import files_source
 from tests.support.writes import rows_of
 
@@ -128,9 +128,7 @@ class Ground:
         return file
 
     def make_table(self, schema: pa.Schema | None = None, properties: dict[str, str] | None = None) -> None:
-        entry = CatalogSettings(
-            type="sql", uri=f"sqlite:///{self.folder}/catalog.db", warehouse=(self.folder / "warehouse").as_uri()
-        )
+        entry = SqlCatalogSettings(uri=f"sqlite:///{self.folder}/catalog.db", warehouse=(self.folder / "warehouse").as_uri())
         catalog = open_catalog("lake", Settings(catalogs={"lake": entry}))
         catalog.create_namespace("db")
         catalog.create_table("db.rows", schema or rows_of([]).schema, properties=properties or {})

@@ -19,7 +19,13 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 
 from checkpoint_commit.catalogs.named import open_catalog
-from checkpoint_protocol.places.settings import CatalogSettings, Settings
+from checkpoint_protocol.places.settings import (
+    CatalogSettings,
+    GlueCatalogSettings,
+    RestCatalogSettings,
+    Settings,
+    SqlCatalogSettings,
+)
 from checkpoint_protocol.places.storage import StorageEntry, lance_options
 from devtools.azure_server import AzureServer
 from devtools.gcs_server import GcsServer
@@ -174,10 +180,10 @@ def on_disk(folder: Path, kind: str, rest: RestCatalog | None = None) -> Place:
     base.mkdir(parents=True)
     name = f"db{uuid.uuid4().hex[:8]}.rows"
     if rest is not None:
-        catalogs = {"test": CatalogSettings(type="rest", uri=rest.uri)}
+        catalog: CatalogSettings = RestCatalogSettings(uri=rest.uri)
     else:
-        catalogs = {"test": CatalogSettings(type="sql", uri=f"sqlite:///{base}/catalog.db", warehouse=f"file://{base}/warehouse")}
-    settings = Settings(catalogs=catalogs if kind == "iceberg" else {})
+        catalog = SqlCatalogSettings(uri=f"sqlite:///{base}/catalog.db", warehouse=f"file://{base}/warehouse")
+    settings = Settings(catalogs={"test": catalog} if kind == "iceberg" else {})
     if kind == "iceberg":
         return IcebergPlace(folder, settings, str(base / "checkpoints"), str(base), name=name)
     return LancePlace(folder, settings, str(base / "checkpoints"), str(base))
@@ -193,8 +199,7 @@ def on_glue(folder: Path, glue: GlueServer, server: S3Server) -> IcebergPlace:
     """Return a place in a fresh bucket of a real S3 server, whose table is in a database of its own of Glue."""
     place = on_s3(folder, "iceberg", server)
     assert isinstance(place, IcebergPlace)
-    catalog = CatalogSettings(
-        type="glue",
+    catalog = GlueCatalogSettings(
         endpoint=glue.endpoint,
         region=glue.region,
         access_key_id=SecretStr("any"),
@@ -209,7 +214,7 @@ def on_vending(folder: Path, vending: Vending, server: S3Server) -> IcebergPlace
     """Return a place in a fresh bucket for all but the table, whose catalog hands out the keys for its files."""
     place = on_s3(folder, "iceberg", server)
     assert isinstance(place, IcebergPlace)
-    catalog = CatalogSettings(type="rest", uri=vending.uri, credentials="vended")
+    catalog = RestCatalogSettings(uri=vending.uri, credentials="vended")
     prefix = f"{vending.catalog.warehouse}/"
     files = StorageEntry(prefix=prefix, endpoint=server.endpoint, region=server.region, credentials="vended")
     settings = place.settings.model_copy(update={"catalogs": {"test": catalog}, "storage": (*place.settings.storage, files)})
@@ -226,7 +231,7 @@ def on_gcs(folder: Path, kind: str, server: GcsServer) -> Place:
 def _in_bucket(folder: Path, kind: str, base: str, entry: StorageEntry) -> Place:
     storage = (entry,)
     if kind == "iceberg":
-        catalog = CatalogSettings(type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"{base}/warehouse")
+        catalog = SqlCatalogSettings(uri=f"sqlite:///{folder}/catalog.db", warehouse=f"{base}/warehouse")
         return IcebergPlace(folder, Settings(catalogs={"test": catalog}, storage=storage), f"{base}/checkpoints", base)
     return LancePlace(folder, Settings(storage=storage), f"{base}/checkpoints", base)
 
@@ -238,6 +243,6 @@ def on_azure(folder: Path, kind: str, server: AzureServer) -> Place:
     base, storage = f"az://{bucket}", (StorageEntry(prefix=f"az://{bucket}/", **keys),)
     if kind == "iceberg":
         warehouse = f"abfss://{bucket}@{server.account}.dfs.core.windows.net/warehouse"
-        catalog = CatalogSettings(type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=warehouse)
+        catalog = SqlCatalogSettings(uri=f"sqlite:///{folder}/catalog.db", warehouse=warehouse)
         return IcebergPlace(folder, Settings(catalogs={"test": catalog}, storage=storage), f"{base}/checkpoints", base)
     return LancePlace(folder, Settings(storage=storage), f"{base}/checkpoints", base)

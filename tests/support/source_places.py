@@ -13,7 +13,7 @@ from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.table import Table
 
 from checkpoint_commit.catalogs.named import open_catalog
-from checkpoint_protocol.places.settings import CatalogSettings, Settings
+from checkpoint_protocol.places.settings import Settings, SqlCatalogSettings
 from checkpoint_protocol.places.storage import lance_options
 from tests.support.places import Place
 
@@ -124,6 +124,6 @@ def source_beside(place: Place, kind: str) -> SourceTable:
         return LanceSourceTable(place, name)
     if not place.settings.catalogs:
         warehouse = f"{place.base_uri}/warehouse" if "://" in place.base_uri else f"file://{place.base_uri}/warehouse"
-        catalog = CatalogSettings(type="sql", uri=f"sqlite:///{place.folder}/source.db", warehouse=warehouse)
+        catalog = SqlCatalogSettings(uri=f"sqlite:///{place.folder}/source.db", warehouse=warehouse)
         place.settings = Settings(catalogs={"test": catalog}, storage=place.settings.storage)
     return IcebergSourceTable(place, f"{name}.rows")

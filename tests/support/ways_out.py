@@ -383,7 +383,7 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "the store did not answer for {}: {}; check its endpoint",
     ),
     "unit/commit/test_rest_catalogs.py::test_a_server_that_sends_requests_on_to_another_one_is_not_followed": (
-        "if it has moved, change catalogs.{}.uri in the settings",
+        "if it has moved, change catalogs.{}.{} in the settings",
     ),
     "unit/commit/test_rest_catalogs.py::test_a_server_whose_paths_lead_out_of_the_catalog_is_refused": (
         "that leads out of its own paths: {}; correct the server, or catalogs.{}.uri in the settings",

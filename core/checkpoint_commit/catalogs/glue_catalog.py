@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, one_line
 from checkpoint_protocol.places.setting_values import SettingsPlace, reveal
-from checkpoint_protocol.places.settings import CatalogSettings
+from checkpoint_protocol.places.settings import GlueCatalogSettings
 
 
 class BoundedGlueCatalog(GlueCatalog):
@@ -35,7 +35,12 @@ class BoundedGlueCatalog(GlueCatalog):
 
 
 def open_glue(
-    name: str, entry: CatalogSettings, place: SettingsPlace, connect_within_s: float, answer_within_s: float, **properties: str
+    name: str,
+    entry: GlueCatalogSettings,
+    place: SettingsPlace,
+    connect_within_s: float,
+    answer_within_s: float,
+    **properties: str,
 ) -> BoundedGlueCatalog:
     """Return the catalog of an entry; nothing is asked yet. Each request is sent once, and given up after silence."""
 

@@ -163,22 +163,21 @@ def open_catalog(
     table whose metadata file, or an answer of a REST catalog that has them, has more is refused.
     """
     entry = settings.catalog(name)
-    properties = {"uri": entry.uri} if entry.uri else {}
+    properties = {"uri": entry.uri} if entry.type != "glue" else {}
     in_bucket = scheme_of(entry.warehouse or "") in BUCKET_SCHEMES
     if entry.warehouse is not None:
         properties["warehouse"] = entry.warehouse
         if in_bucket or entry.type != "rest":  # to a REST catalog it may be a name
             properties |= iceberg_options(entry.warehouse, settings)
-    if entry.credential is not None:
-        properties["credential"] = reveal(entry.credential, settings.place.name(f"catalogs.{name}.credential"))
-    if entry.token is not None:
-        properties["token"] = reveal(entry.token, settings.place.name(f"catalogs.{name}.token"))
-    if entry.scope is not None:
-        properties["scope"] = entry.scope
+    if entry.type == "rest":
+        for field in ("credential", "token", "scope", "audience", "resource", "oauth2_server_uri"):
+            if (value := getattr(entry, field)) is not None:
+                text = value if isinstance(value, str) else reveal(value, settings.place.name(f"catalogs.{name}.{field}"))
+                properties[field.replace("_", "-")] = text
     try:
         if entry.type == "rest":
             catalog: Catalog = BoundedRestCatalog(
-                name, answer_within_s, most_metadata_bytes, is_vending=entry.is_vending, **properties
+                name, answer_within_s, most_metadata_bytes, is_vending=entry.credentials is not None, **properties
             )
         elif entry.type == "glue":
             from checkpoint_commit.catalogs.glue_catalog import open_glue

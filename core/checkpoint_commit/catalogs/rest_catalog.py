@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote, urljoin, urlsplit
 
-from pyiceberg.catalog.rest import RestCatalog, TableResponse
+from pyiceberg.catalog.rest import OAUTH2_SERVER_URI, RestCatalog, TableResponse
 from pyiceberg.catalog.rest.auth import AuthManager
 from pyiceberg.table import StagedTable, Table
 from requests import PreparedRequest, Response, Session
@@ -50,8 +50,10 @@ class BoundedRestCatalog(RestCatalog):
         super().__init__(name, **properties)
 
     def _create_legacy_oauth2_auth_manager(self, session: Session) -> AuthManager:
-        self._bound(session)
-        return super()._create_legacy_oauth2_auth_manager(session)
+        # Of its own: the session of the catalog would send an expired token along with each request for a new one.
+        own = Session()
+        self._bound(own, "oauth2_server_uri" if OAUTH2_SERVER_URI in self.properties else "uri")
+        return super()._create_legacy_oauth2_auth_manager(own)
 
     def _create_session(self) -> Session:
         session = super()._create_session()
@@ -76,17 +78,21 @@ class BoundedRestCatalog(RestCatalog):
     def _response_to_staged_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> StagedTable:
         return super()._response_to_staged_table(identifier_tuple, _without_config(table_response))
 
-    def _bound(self, session: Session) -> None:
+    def _bound(self, session: Session, field: str = "uri") -> None:
         for scheme in ("http://", "https://"):
-            session.mount(scheme, _BoundedAdapter(self.name, self._answer_within_s, self._most_answer_bytes))
+            session.mount(scheme, _BoundedAdapter(self.name, field, self._answer_within_s, self._most_answer_bytes))
 
 
 class _BoundedAdapter(HTTPAdapter):
-    """Requests end: pyiceberg sends them without a timeout. Never sends a request twice."""
+    """Requests end: pyiceberg sends them without a timeout. Never sends a request twice.
 
-    def __init__(self, catalog: str, answer_within_s: float, most_answer_bytes: int) -> None:
+    `field`: of the catalog's settings, where the address stands.
+    """
+
+    def __init__(self, catalog: str, field: str, answer_within_s: float, most_answer_bytes: int) -> None:
         super().__init__(max_retries=0)
         self._catalog = catalog
+        self._field = field
         self._timeout_s = (min(CONNECT_WITHIN_S, answer_within_s), answer_within_s)
         self._most_answer_bytes = most_answer_bytes
 
@@ -107,7 +113,7 @@ class _BoundedAdapter(HTTPAdapter):
             raise NeedsChange(
                 reasons.CATALOG_UNAVAILABLE,
                 f"the catalog {self._catalog!r} sends requests on to {target[:200]!r}, which gets none: they hold credentials; "
-                f"if it has moved, change catalogs.{self._catalog}.uri in the settings",
+                f"if it has moved, change catalogs.{self._catalog}.{self._field} in the settings",
             )
 
     def _read(self, response: Response, most_bytes: int) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from checkpoint_protocol.manifest.sources.source import IcebergSource
 from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.places.handed_keys import HandedKeys, RenewedKeys
-from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.places.settings import CatalogSettings, RestCatalogSettings, Settings
 from checkpoint_protocol.places.uris import PLACES_OF_TABLES, SAME_STORE
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def keys_of_write(spec: Spec, settings: Settings, catalogs: CatalogBook | None =
 
     A table that is not there yet has none, until it was made.
     """
-    tables = [name for name in _tables(spec) if name[0] in settings.catalogs and settings.catalogs[name[0]].is_vending]
+    tables = [(catalog, table) for catalog, table in _tables(spec) if _is_vending(settings.catalogs.get(catalog))]
     if not tables:
         return None
 
@@ -108,6 +108,10 @@ def keys_of_write(spec: Spec, settings: Settings, catalogs: CatalogBook | None =
 def with_keys_of_tables(spec: Spec, settings: Settings) -> Settings:
     """Return the same settings with the keys of the tables of a manifest, which are asked for when they are needed."""
     return settings.with_keys(keys_of_write(spec, settings))
+
+
+def _is_vending(catalog: CatalogSettings | None) -> bool:
+    return isinstance(catalog, RestCatalogSettings) and catalog.credentials == "vended"
 
 
 def _tables(spec: Spec) -> Iterator[tuple[str, str]]:

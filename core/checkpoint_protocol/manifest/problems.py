@@ -166,9 +166,16 @@ def _section_at(model: type[BaseModel], location: tuple[int | str, ...]) -> type
     """Return the section at this place of the document."""
     current: Any = model
     for part in location:
-        if not isinstance(part, int) and not part.startswith(UNION_MARK):
-            current = _inside(current, part)
+        if not isinstance(part, int):
+            current = _member(current, part) if part.startswith(UNION_MARK) else _inside(current, part)
     return _section_of(current)
+
+
+def _member(annotation: Any, tag: str) -> Any:
+    """Return the annotation of the member of a union that has this tag; or None."""
+    if any(getattr(data, "tag", None) == tag for data in getattr(annotation, "__metadata__", ())):
+        return annotation
+    return next((found for one in getattr(annotation, "__args__", ()) if (found := _member(one, tag)) is not None), None)
 
 
 def _inside(annotation: Any, part: str) -> Any:

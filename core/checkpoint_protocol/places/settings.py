@@ -5,18 +5,17 @@ Manifests name catalogs; how to reach one stands here and only here. Drivers are
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Literal, Never, Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Discriminator, Field, GetPydanticSchema, Tag, field_validator, model_validator
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.manifest.problems import UNION_MARK
 from checkpoint_protocol.places.patterns import NamespacePattern, is_named
 from checkpoint_protocol.places.setting_values import Secret, SettingsSection
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.places.uris import BUCKET_SCHEMES, scheme_of
-
-_OF_GLUE: Final = ("region", "endpoint", "catalog_id", "access_key_id", "secret_access_key", "session_token", "credentials")
 
 
 class CatalogGrant(SettingsSection):
@@ -31,87 +30,123 @@ class CatalogGrant(SettingsSection):
     )
 
 
-class CatalogSettings(SettingsSection):
-    """One Iceberg catalog."""
+class _CatalogSettings(SettingsSection):
+    """One Iceberg catalog, of any type."""
 
-    type: Literal["sql", "rest", "glue"]
-    uri: str = Field(
-        default="",
-        repr=False,
-        description="sql and rest, which need it. sql: an SQLAlchemy URI (sqlite:///..., postgresql+psycopg2://...).",
-    )
     warehouse: str | None = Field(default=None, description="The location of new tables (a name, for some REST catalogs).")
-    credential: Secret | None = Field(default=None, description="REST: client id and secret, as id:secret.")
-    token: Secret | None = Field(default=None, description="REST: a bearer token.")
-    scope: str | None = None
-    region: str | None = Field(default=None, description="Glue, which needs it.")
-    endpoint: str | None = Field(
-        default=None, description="Glue: another address than that of the region, e.g. of a VPC endpoint."
-    )
-    catalog_id: str | None = Field(
-        default=None, description="Glue: the AWS account whose catalog it is, if not that of the keys."
-    )
-    access_key_id: Secret | None = Field(default=None, description="Glue.")
-    secret_access_key: Secret | None = Field(default=None, description="Glue.")
-    session_token: Secret | None = Field(default=None, description="Glue.")
-    credentials: Literal["ambient", "vended"] | None = Field(
-        default=None,
-        description="Glue, instead of keys: the identity of the machine or pod (environment, instance role, IRSA).",
-    )
     grants: tuple[CatalogGrant, ...] = Field(
         default=(),
         description="Cluster: the namespaces whose writes may use the catalog, and which tables. If absent, a namespace that is "
         "the only one watched may use all tables, and other namespaces none.",
     )
 
-    @model_validator(mode="after")
-    def _has_what_its_type_needs(self) -> CatalogSettings:
-        if self.type == "glue":
-            self._check_glue()
-            return self
-        given = [name for name in _OF_GLUE if getattr(self, name) is not None and not (name == "credentials" and self.is_vending)]
-        if given:
-            raise ValueError(f"a {self.type} catalog takes no {given[0]}, which is of glue catalogs")
-        if not self.uri:
-            raise ValueError(f"a {self.type} catalog needs a uri")
-        if self.type == "sql" and self.warehouse is None:
-            raise ValueError("a sql catalog needs a warehouse")
-        if self.type == "sql" and (self.credential or self.token):
-            raise ValueError("a sql catalog takes its credentials in the uri")
-        return self
 
-    def _check_glue(self) -> None:
-        if self.uri or self.credential or self.token or self.scope:
-            raise ValueError("a glue catalog takes no uri, credential, token or scope")
-        if self.region is None:
-            raise ValueError("a glue catalog needs a region")
-        if self.warehouse is not None and scheme_of(self.warehouse) not in BUCKET_SCHEMES:
-            raise ValueError("the warehouse of a glue catalog lies in a bucket (s3://...)")
+class SqlCatalogSettings(_CatalogSettings):
+    """A catalog in a database."""
+
+    type: Literal["sql"] = "sql"
+    uri: str = Field(
+        min_length=1,
+        repr=False,
+        description="An SQLAlchemy URI (sqlite:///..., postgresql+psycopg2://...), credentials included.",
+    )
+    warehouse: str = Field(description="The location of new tables.")
+
+
+class RestCatalogSettings(_CatalogSettings):
+    """A catalog of Iceberg's REST protocol."""
+
+    type: Literal["rest"] = "rest"
+    uri: str = Field(min_length=1, repr=False)
+    credential: Secret | None = Field(default=None, description="Client id and secret, as id:secret.")
+    token: Secret | None = Field(default=None, description="A bearer token.")
+    scope: str | None = Field(default=None, description="Asked for with a token, as are audience and resource.")
+    audience: str | None = None
+    resource: str | None = None
+    credentials: Literal["vended"] | None = Field(
+        default=None,
+        description="The keys that it hands out with a table are taken for its files, where the storage entry that covers them "
+        "says credentials: vended, too.",
+    )
+    oauth2_server_uri: str | None = Field(
+        default=None,
+        repr=False,
+        description="Where tokens for the credential are asked for. If absent, at the catalog itself (v1/oauth/tokens).",
+    )
+
+
+class AwsIdentity(SettingsSection):
+    """As whom AWS is asked."""
+
+    region: str
+    access_key_id: Secret | None = None
+    secret_access_key: Secret | None = None
+    session_token: Secret | None = None
+    credentials: Literal["ambient"] | None = Field(
+        default=None, description="Instead of keys: the identity of the machine or pod (environment, instance role, IRSA)."
+    )
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
         keys = (self.access_key_id, self.secret_access_key)
         # A client that is left to itself asks the instance's metadata address who this machine is.
         if None in keys and self.credentials is None:
             raise ValueError(
-                "a glue catalog needs access_key_id and secret_access_key, or credentials: ambient (the identity of this machine "
-                "or pod)"
+                "access_key_id and secret_access_key are needed, or credentials: ambient (the identity of this machine or pod)"
             )
         if self.credentials is not None and any(key is not None for key in (*keys, self.session_token)):
-            raise ValueError("a glue catalog takes keys or credentials: ambient, not both")
+            raise ValueError("keys or credentials: ambient are expected, not both")
+        return self
+
+
+class GlueCatalogSettings(_CatalogSettings, AwsIdentity):
+    """The AWS Glue Data Catalog."""
+
+    type: Literal["glue"] = "glue"
+    endpoint: str | None = Field(default=None, description="Another address than that of the region, e.g. of a VPC endpoint.")
+    catalog_id: str | None = Field(default=None, description="The AWS account whose catalog it is, if not that of the keys.")
+
+    @field_validator("warehouse")
+    @classmethod
+    def _lies_in_a_bucket(cls, warehouse: str | None) -> str | None:
+        if warehouse is not None and scheme_of(warehouse) not in BUCKET_SCHEMES:
+            raise ValueError("the warehouse of a glue catalog lies in a bucket (s3://...)")
+        return warehouse
 
     @property
-    def is_vending(self) -> bool:
-        """Whether the keys are taken that it hands out with a table."""
-        return self.type == "rest" and self.credentials == "vended"
-
-    @property
-    def address(self) -> str:
+    def uri(self) -> str:
         """Where its requests, and the credentials with them, are sent."""
-        return self.endpoint or f"https://glue.{self.region}.amazonaws.com" if self.type == "glue" else self.uri
+        return self.endpoint or f"https://glue.{self.region}.amazonaws.com"
+
+
+CatalogSettings = SqlCatalogSettings | RestCatalogSettings | GlueCatalogSettings
+
+
+class _OfNoType(SettingsSection):
+    """Taken by none: says which types there are, and nothing of fields that depend on it."""
+
+    model_config = ConfigDict(extra="ignore")
+    type: Literal["sql", "rest", "glue"]
+
+
+def _tag_of(entry: Any) -> str:
+    given = entry.get("type") if isinstance(entry, dict) else getattr(entry, "type", None)
+    return f"{UNION_MARK}{given if given in ('sql', 'rest', 'glue') else ''}"
+
+
+_Entry = Annotated[
+    Annotated[SqlCatalogSettings, Tag(f"{UNION_MARK}sql")]
+    | Annotated[RestCatalogSettings, Tag(f"{UNION_MARK}rest")]
+    | Annotated[GlueCatalogSettings, Tag(f"{UNION_MARK}glue")]
+    | Annotated[Never, GetPydanticSchema(lambda _, schema_of: schema_of(_OfNoType)), Tag(UNION_MARK)],
+    Discriminator(_tag_of),
+]
 
 
 class Settings(StorageSettings):
     """The whole settings file."""
 
-    catalogs: dict[str, CatalogSettings] = Field(default_factory=dict)
+    catalogs: dict[str, _Entry] = Field(default_factory=dict)
 
     def catalog(self, name: str) -> CatalogSettings:
         """Return how to reach a catalog. NeedsChange if there is none of this name."""

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from checkpoint_protocol.places.kafka_settings import KafkaEntry
 from checkpoint_protocol.places.setting_values import SecretRef
-from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.places.settings import AwsIdentity, Settings
 from checkpoint_protocol.places.storage import StorageEntry
 
 
@@ -32,11 +32,12 @@ def claims_of(settings: Settings) -> tuple[str, ...]:
     """Return what belongs to the user and is named by these settings, each with where it would go. Nothing of it is read."""
     found: list[str] = []
     for name, catalog in settings.catalogs.items():
-        to = f"for catalogs.{name}, {_without_user(catalog.address)}"
+        addresses = (catalog.uri, getattr(catalog, "oauth2_server_uri", None))
+        to = f"for catalogs.{name}, {' and '.join(_without_user(address) for address in addresses if address)}"
         found += [f"{what} {to}" for what in _references(catalog)]
         if catalog.type == "sql" and not catalog.uri.startswith("sqlite:"):
             found.append(f"the passwords that the database's client finds by itself {to}")
-        if catalog.credentials == "ambient":
+        if isinstance(catalog, AwsIdentity) and catalog.credentials is not None:
             found.append(f"the identity of this machine {to}")
     for entry in settings.storage:
         to = f"for {entry.prefix}" + (f", {_without_user(entry.endpoint)}" if entry.endpoint is not None else "")

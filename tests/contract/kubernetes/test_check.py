@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from checkpoint_operator.check import check_settings
 from checkpoint_protocol import reasons
-from checkpoint_protocol.places.settings import CatalogSettings, Settings
+from checkpoint_protocol.places.settings import RestCatalogSettings, Settings
 from checkpoint_protocol.places.storage import StorageEntry
 from devtools.kubernetes.api_server_only import ApiServer
 from devtools.ports import LOOPBACK, free_port
@@ -45,7 +45,7 @@ def test_catalogs_and_storage_that_answer_are_named_one_by_one(
 ) -> None:
     s3_server.store(bucket).put("there/already", b"x")
     settings = Settings(
-        catalogs={"lakehouse": CatalogSettings(type="rest", uri=rest_catalog.uri)},
+        catalogs={"lakehouse": RestCatalogSettings(uri=rest_catalog.uri)},
         storage=(storage(s3_server, f"s3://{bucket}"), storage(s3_server, f"s3://{bucket}/nothing/yet/")),
     )
 
@@ -61,8 +61,8 @@ def test_each_that_does_not_answer_is_told_with_its_reason_and_keeps_none_of_the
 ) -> None:
     settings = Settings(
         catalogs={
-            "down": CatalogSettings(type="rest", uri=f"http://{LOOPBACK}:{free_port()}"),
-            "lakehouse": CatalogSettings(type="rest", uri=rest_catalog.uri),
+            "down": RestCatalogSettings(uri=f"http://{LOOPBACK}:{free_port()}"),
+            "lakehouse": RestCatalogSettings(uri=rest_catalog.uri),
         },
         storage=(
             storage(s3_server, f"s3://{bucket}-which-is-not"),

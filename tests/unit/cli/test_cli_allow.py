@@ -166,6 +166,15 @@ def test_a_database_to_which_the_client_would_send_what_it_finds_is_asked_for(fo
     assert "geheim" not in said.output
 
 
+def test_both_servers_that_a_credential_is_sent_to_are_named(folder: Path) -> None:
+    lake = {"type": "rest", "uri": "http://127.0.0.1:9", "oauth2_server_uri": "http://me@127.0.0.1:8/t"}
+    settings(folder, catalogs={"lake": lake | {"credential": {"env": "MY_SECRET"}}})
+
+    said = say("validate", str(folder / "write.yaml"))
+
+    assert "the variable MY_SECRET for catalogs.lake, http://127.0.0.1:9 and http://127.0.0.1:8/" in " ".join(said.output.split())
+
+
 def test_a_file_without_anything_of_the_user_needs_no_allowance(folder: Path) -> None:
     settings(
         folder,

@@ -15,7 +15,7 @@ from checkpoint_commit.catalogs.named import open_catalog
 from checkpoint_control.validation.report import Findings
 from checkpoint_control.validation.source import SourceSeen, check_source
 from checkpoint_protocol.manifest.spec import Spec
-from checkpoint_protocol.places.settings import CatalogSettings, Settings
+from checkpoint_protocol.places.settings import Settings, SqlCatalogSettings
 
 ROWS = pa.table({"id": [1, 2, 3], "text": ["a", "b", "c"]})
 
@@ -23,7 +23,7 @@ ROWS = pa.table({"id": [1, 2, 3], "text": ["a", "b", "c"]})
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """A catalog with the table db.source, of two files."""
-    sql = CatalogSettings(type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse")
+    sql = SqlCatalogSettings(uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse")
     made = Settings(catalogs={"test": sql})
     catalog = open_catalog("test", made)
     catalog.create_namespace("db")

@@ -14,7 +14,7 @@ import pytest
 from checkpoint_commit.catalogs.named import CatalogBook, _bounded_uri
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
-from checkpoint_protocol.places.settings import CatalogSettings, Settings
+from checkpoint_protocol.places.settings import Settings, SqlCatalogSettings
 from tests.support.waiting import until
 
 WITHIN_S = 1.0
@@ -118,7 +118,7 @@ def test_one_at_a_time_asks_a_catalog_that_did_not_answer_and_not_at_once(silent
 def test_a_catalog_that_answers_again_is_opened(tmp_path: Path) -> None:
     now = [0.0]
     folder = tmp_path / "absent"
-    disk = CatalogSettings(type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{tmp_path}")
+    disk = SqlCatalogSettings(uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{tmp_path}")
     catalogs = CatalogBook(Settings(catalogs={"disk": disk}), WITHIN_S, lambda: now[0])
     with pytest.raises(Retryable):
         catalogs.open("disk")

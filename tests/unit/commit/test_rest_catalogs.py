@@ -132,6 +132,18 @@ def test_a_server_that_sends_requests_on_to_another_one_is_not_followed(server: 
     assert stranger.opened(credential="id:secret").name == "rest", "by the uri that it has moved to"
 
 
+def test_a_server_of_tokens_that_sends_requests_on_to_another_one_is_not_followed(server: Server, stranger: Server) -> None:
+    server.sends_on["/token"] = f"{stranger.url}/token"
+
+    with pytest.raises(NeedsChange, match=r"change catalogs\.rest\.oauth2_server_uri in the settings"):
+        server.opened(credential="id:secret", oauth2_server_uri=f"{server.url}/token")
+
+    assert stranger.asked == []
+    assert server.opened(credential="id:secret", oauth2_server_uri=f"{stranger.url}/token").name == "rest", (
+        "where it has moved to"
+    )
+
+
 def test_a_server_may_send_requests_on_to_another_path_of_its_own(server: Server) -> None:
     server.sends_on["/v1/config"] = "/other/config"
     server.answers["/other/config"] = {"defaults": {}, "overrides": {"prefix": "p"}}

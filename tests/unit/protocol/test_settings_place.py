@@ -38,7 +38,7 @@ from checkpoint_protocol.places.setting_values import (
     SecretRef,
     SettingsPlace,
 )
-from checkpoint_protocol.places.settings import CatalogSettings, Settings
+from checkpoint_protocol.places.settings import RestCatalogSettings, Settings
 from checkpoint_protocol.places.storage import (
     StorageEntry,
     StorageSettings,
@@ -74,7 +74,7 @@ def of_s3(place: SettingsPlace, **entry: Any) -> Settings:
 
 
 def of_rest(place: SettingsPlace, **entry: Any) -> Settings:
-    return Settings(catalogs={"lake": CatalogSettings(type="rest", uri="http://127.0.0.1:1", **entry)}).found_in(place)
+    return Settings(catalogs={"lake": RestCatalogSettings(uri="http://127.0.0.1:1", **entry)}).found_in(place)
 
 
 def of_sqlite(problem: SqliteProblem, place: SettingsPlace) -> CheckpointError:

@@ -76,7 +76,7 @@ def catalog(**secret: str) -> Settings:
 
 
 def token_of(read: Settings) -> str:
-    token = read.catalog("lake").token
+    token = getattr(read.catalog("lake"), "token", None)
     assert isinstance(token, SecretRef)
     return token.read("catalogs.lake.token")
 

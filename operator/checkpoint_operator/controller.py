@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from checkpoint_commit.catalogs.named import CatalogBook
 from checkpoint_commit.catalogs.source_tables import open_source
+from checkpoint_commit.catalogs.vended import keys_of_write
 from checkpoint_commit.ports import Sink
 from checkpoint_commit.sinks.registry import format_of
 from checkpoint_control.decision.actions import Commit, Finish, RecordAttempt, Stall, StopDriver, StopKeptDriver, Wait
@@ -34,6 +35,7 @@ from checkpoint_operator.kube.api import Conflict, KubeApi
 from checkpoint_operator.metrics.counters import Metrics
 from checkpoint_operator.metrics.round_metrics import count_progress, count_round
 from checkpoint_operator.objects import confirm_object, manifest_of, named_object, owner_of, refuse_own_disk
+from checkpoint_operator.pods.handed_keys import HandedKeysEntry
 from checkpoint_operator.pods.pod_drivers import PodDrivers
 from checkpoint_operator.session import ClusterHost, Session, open_session
 from checkpoint_operator.status.object_status import status_of
@@ -200,7 +202,9 @@ class Controller:
         )
         settings = self.settings_of(key.namespace)
         refuse_former(store, spec, uid, title, lambda: format_of(spec.sink).find_former(settings, title, uid))
-        drivers = PodDrivers(self.api, self.cache, owner, spec, store.uri, self.config.workloads, self.record_keys)
+        handed = keys_of_write(spec, settings, self.catalogs)
+        entry = HandedKeysEntry(self.api, key.namespace, handed) if handed is not None else None
+        drivers = PodDrivers(self.api, self.cache, owner, spec, store.uri, self.config.workloads, self.record_keys, entry)
 
         def announce(decided: Round) -> None:
             is_first_of_all = uid == owner.uid and decided.key.epoch == 1

@@ -115,11 +115,7 @@ class RecordKeys:
         )
 
     def _read(self) -> tuple[_Key, ...]:
-        body = self.api.get_secret(self.namespace, self.secret)
-        if body is None:
-            raise NeedsChange(
-                reasons.CREDENTIALS_REFUSED, f"{self._where}, for the keys of records, does not exist; helm upgrade makes it"
-            )
+        body = self._existing(self.api.get_secret(self.namespace, self.secret))
         keys, entries = self._keys_in(body), {}
         now = int(self.now())
         if not keys or (self.renew_after_s and now - keys[-1].made_at >= self.renew_after_s):
@@ -132,9 +128,16 @@ class RecordKeys:
             version = body["metadata"]["resourceVersion"]
             data = {name: base64.b64encode(value).decode() for name, value in entries.items()}
             patch = {"metadata": {"resourceVersion": version}, "data": data}
-            body = self.api.patch_secret(self.namespace, self.secret, patch)
+            body = self._existing(self.api.patch_secret(self.namespace, self.secret, patch))
         self.cluster = self._cluster_in(body)
         return self._keys_in(body)
+
+    def _existing(self, body: Object | None) -> Object:
+        if body is None:
+            raise NeedsChange(
+                reasons.CREDENTIALS_REFUSED, f"{self._where}, for the keys of records, does not exist; helm upgrade makes it"
+            )
+        return body
 
     def _cluster_in(self, body: Object) -> str:
         try:

@@ -19,6 +19,7 @@ from tests.cluster.installation import Installation
 from tests.cluster.lake import Lake
 from tests.cluster.user import User
 from tests.support import needs
+from tests.support.vending import vending
 
 HERE = Path(__file__).parent
 #: "1": the cluster that runs is used as it is, and left running (`make cluster`).
@@ -57,9 +58,10 @@ def lake(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         S3Server(folder / "s3", host=cluster.host_address) as s3,
         RestCatalog(folder / "catalog", s3, host=cluster.host_address) as catalog,
         Gate(catalog.uri, host=cluster.host_address) as gate,
+        vending(catalog, s3, host=cluster.host_address) as front,
         Barriers(cluster.host_address) as barriers,
     ):
-        yield Lake(s3, catalog, gate, barriers)
+        yield Lake(s3, catalog, gate, front, barriers)
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ import yaml
 from checkpoint_operator.pods.pod_policy import DEFAULT_FIELDS
 from devtools.kubernetes import Cluster, CommandFailed
 from devtools.kubernetes.project_images import build
-from tests.cluster.lake import CATALOG, Lake
+from tests.cluster.lake import CATALOG, VENDING, Lake
 from tests.support.waiting import patience, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,9 +63,20 @@ class Installation:
                 "region": self.lake.s3.region,
                 "access_key_id": self.lake.s3.access_key,
                 "secret_access_key": self.lake.s3.secret_key,
-            }
+            },
+            {
+                "prefix": self.lake.vended_prefix,
+                "namespaces": ["*"],
+                "endpoint": self.lake.s3.endpoint,
+                "region": self.lake.s3.region,
+                "credentials": "vended",
+            },
         ]
-        catalogs = {CATALOG: {"type": "rest", "uri": self.lake.gate.uri, "grants": [{"namespaces": ["*"], "overwrites": True}]}}
+        grants = [{"namespaces": ["*"], "overwrites": True}]
+        catalogs = {
+            CATALOG: {"type": "rest", "uri": self.lake.gate.uri, "grants": grants},
+            VENDING: {"type": "rest", "uri": self.lake.vending.uri, "credentials": "vended", "grants": grants},
+        }
         return {
             "image": {"repository": operator, "tag": operator_tag, "pullPolicy": "Never"},
             "workloads": {

@@ -12,8 +12,8 @@ from tests.support.waiting import patience
 
 
 def test_writes_that_are_applied_together_run_in_pods_and_end_in_one_commit_each(users: Callable[[], User]) -> None:
-    both = {kind: users() for kind in ("iceberg", "lance")}
-    for kind, user in both.items():
+    all_of_them = {kind: users() for kind in ("iceberg", "lance", "vended")}
+    for kind, user in all_of_them.items():
         user.make_place(kind)
         manifest = user.write(user.put_rows("a.parquet", 0, 500), executors=1)
         if kind == "lance":
@@ -23,7 +23,7 @@ def test_writes_that_are_applied_together_run_in_pods_and_end_in_one_commit_each
             manifest["spec"]["steps"][0] |= {"call": "steps:waits", "concurrency": 16, "timeout": "30s"}
         user.apply(manifest)
 
-    for user in both.values():
+    for kind, user in all_of_them.items():
         user.wait_for("Committed")
         assert user.place is not None
         assert user.ids() == list(range(500))
@@ -38,7 +38,7 @@ def test_writes_that_are_applied_together_run_in_pods_and_end_in_one_commit_each
         kubectl_get_shows(user, rows=500)
         plan = user.ledger().plans.read_plan(1)
         assert plan is not None
-        assert plan.in_driver is (user is both["lance"])
+        assert plan.in_driver is (kind == "lance")
 
 
 def kubectl_get_shows(user: User, rows: int) -> None:

@@ -205,10 +205,11 @@ class FakeApi:
         self._ask("get secret")
         return copy.deepcopy(self.secrets.get((namespace, name)))
 
-    def patch_secret(self, namespace: str, name: str, patch: Mapping[str, Any]) -> Mapping[str, Any]:
+    def patch_secret(self, namespace: str, name: str, patch: Mapping[str, Any]) -> Mapping[str, Any] | None:
         self._ask("patch secret", changes=True)
         with self._lock:
-            body = self.secrets[namespace, name]
+            if (body := self.secrets.get((namespace, name))) is None:
+                return None
             version = patch.get("metadata", {}).get("resourceVersion")
             if version is not None and version != body["metadata"]["resourceVersion"]:
                 raise Conflict("it was changed")

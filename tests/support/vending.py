@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
+from devtools.ports import LOOPBACK
 from devtools.rest_catalog import RestCatalog
 from devtools.s3_server import S3Server
 from tests.support.http_server import serving_by
@@ -87,7 +88,9 @@ class Vending:
 
 
 @contextmanager
-def vending(catalog: RestCatalog, s3: S3Server, lifetime_s: float = 3_600.0, *, as_config: bool = False) -> Iterator[Vending]:
+def vending(
+    catalog: RestCatalog, s3: S3Server, lifetime_s: float = 3_600.0, *, as_config: bool = False, host: str = LOOPBACK
+) -> Iterator[Vending]:
     """Serve a REST catalog with keys for its tables while the body runs."""
     front = Vending(catalog, s3, lifetime_s, as_config)
 
@@ -114,7 +117,7 @@ def vending(catalog: RestCatalog, s3: S3Server, lifetime_s: float = 3_600.0, *, 
         def log_message(self, *_: Any) -> None:
             pass
 
-    with serving_by(Handler) as front.uri:
+    with serving_by(Handler, host) as front.uri:
         try:
             yield front
         finally:

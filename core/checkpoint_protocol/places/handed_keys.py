@@ -140,5 +140,10 @@ def written(keys: Sequence[HandedKeys]) -> bytes:
     return _FILE.dump_json(tuple(keys))
 
 
+def are_over(text: bytes, now: datetime) -> bool:
+    """Whether all keys that were written have expired. ValueError for what was not written so."""
+    return all(_is_over(keys, now) for keys in _FILE.validate_json(text))
+
+
 def _is_over(keys: HandedKeys, now: datetime) -> bool:
     return keys.expires_at is not None and keys.expires_at <= now

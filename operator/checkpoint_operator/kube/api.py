@@ -65,8 +65,8 @@ class KubeApi(Protocol):
     def get_secret(self, namespace: str, name: str) -> Object | None:
         """Return a Secret, or None."""
 
-    def patch_secret(self, namespace: str, name: str, patch: Object) -> Object:
-        """Merge-patch a Secret and return it. Conflict if the patch names a resourceVersion that is not current."""
+    def patch_secret(self, namespace: str, name: str, patch: Object) -> Object | None:
+        """Merge-patch a Secret and return it, or None. Conflict if the patch names a resourceVersion that is not current."""
 
     def create_secret(self, namespace: str, secret: Object) -> None:
         """Make a Secret whose name tells what is in it. One that is there stays as it is."""

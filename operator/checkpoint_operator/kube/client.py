@@ -135,8 +135,8 @@ class KubernetesApi:
     def get_secret(self, namespace: str, name: str) -> Object | None:
         return self._ask("GET", _secret_path(namespace, name), "secret", absent_is_none=True)
 
-    def patch_secret(self, namespace: str, name: str, patch: Object) -> Object:
-        return self._change("PATCH", _secret_path(namespace, name), "secret", patch)
+    def patch_secret(self, namespace: str, name: str, patch: Object) -> Object | None:
+        return self._ask("PATCH", _secret_path(namespace, name), "secret", patch, _MERGE_PATCH, absent_is_none=True)
 
     def create_secret(self, namespace: str, secret: Object) -> None:
         # Another conflict is one over a quota, which is counted for somebody else at the same time: nothing was made.

@@ -52,6 +52,13 @@ _SCRATCH: Final = "/tmp"  # an emptyDir of the pod's own # noqa: S108
 #: Where driver and executors have the volume for Spark's own checkpoint of a stream: at one path, as Spark names files by it.
 CHECKPOINT_MOUNT: Final = "/var/lib/checkpointed-write"
 _CHECKPOINT_VOLUME: Final = "spark-checkpoint"
+#: The Secret of a namespace with the keys that catalogs hand out: an entry for each write, named by its uid. One name for all, so
+#: that the operator needs the right to change one Secret, and no others.
+HANDED_KEYS_SECRET: Final = "checkpointed-write-handed-keys"  # noqa: S105 its name
+_HANDED_KEYS_MOUNT: Final = "/var/run/checkpointed-write"
+_HANDED_KEYS_VOLUME: Final = "handed-keys"
+_HANDED_KEYS_NAME: Final = "keys.json"
+_HANDED_KEYS_VARIABLE: Final = "CHECKPOINTED_WRITE_KEYS_FILE"
 #: The group of our images. A volume that is new belongs to root.
 _GROUP: Final = 10001
 
@@ -107,6 +114,12 @@ def keys_secret(owner: Owner, uid: str, keys: WriteKeys) -> dict[str, Any]:
     }
 
 
+def handed_keys_secret(data: Mapping[str, str]) -> dict[str, Any]:
+    """Return the Secret with the keys that catalogs hand out to the writes of a namespace, where there is none yet."""
+    labels = {"app.kubernetes.io/managed-by": "checkpointed-write-operator"}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": HANDED_KEYS_SECRET, "labels": labels}, "data": data}
+
+
 def driver_pod(
     owner: Owner,
     spec: Spec,
@@ -115,9 +128,12 @@ def driver_pod(
     store_uri: str,
     workloads: WorkloadDefaults,
     keys_secret_name: str | None = None,
+    *,
+    has_handed_keys: bool = False,
 ) -> dict[str, Any]:
     """Return the manifest of an attempt's driver pod. `keys_secret_name`: of the Secret with the keys that its records are signed
-    with, which whoever may read pods need not be able to read; None: they are not signed.
+    with, which whoever may read pods need not be able to read; None: they are not signed. `has_handed_keys`: it mounts those
+    that catalogs hand out to its write, and so do its executors.
     """
     name = pod_name(owner.name, key, attempt)
     labels = {
@@ -127,7 +143,8 @@ def driver_pod(
         ATTEMPT_LABEL: str(attempt),
         ROLE_LABEL: DRIVER_CONTAINER,
     }
-    executor_template = _executor_template(spec, workloads, keys_secret_name)
+    handed_to = key.uid if has_handed_keys else None
+    executor_template = _executor_template(spec, workloads, keys_secret_name, handed_to)
     environment = [
         *_common_environment(spec, workloads),
         # The driver looks at the folder before it imports from it; its executors start afterwards.
@@ -170,6 +187,7 @@ def driver_pod(
     _set_variable(container, _TEMPLATE_VARIABLE, {"value": json.dumps(executor_template, sort_keys=True)})
     _set_variable(container, _RECORD_KEYS_VARIABLE, _keys_in(keys_secret_name))
     _mount_checkpoint(pod, container, spec)
+    _mount_handed_keys(pod, container, handed_to)
     container["args"] = _driver_arguments(spec, key, attempt, store_uri, name, labels, workloads)
     return pod
 
@@ -238,7 +256,9 @@ def _driver_arguments(
     return arguments
 
 
-def _executor_template(spec: Spec, workloads: WorkloadDefaults, keys_secret_name: str | None = None) -> dict[str, Any]:
+def _executor_template(
+    spec: Spec, workloads: WorkloadDefaults, keys_secret_name: str | None = None, handed_to: str | None = None
+) -> dict[str, Any]:
     """Return the pod template from which Spark makes executors; it adds name, command, resources and its own environment."""
     ours = {
         "apiVersion": "v1",
@@ -266,6 +286,7 @@ def _executor_template(spec: Spec, workloads: WorkloadDefaults, keys_secret_name
     container = next(item for item in template["spec"]["containers"] if item["name"] == EXECUTOR_CONTAINER)
     _set_variable(container, _RECORD_KEYS_VARIABLE, _keys_in(keys_secret_name))
     _mount_checkpoint(template, container, spec)
+    _mount_handed_keys(template, container, handed_to)
     return template
 
 
@@ -273,14 +294,30 @@ def _mount_checkpoint(pod: dict[str, Any], container: dict[str, Any], spec: Spec
     """Give a container the volume for Spark's own checkpoint, if the write is a stream, whatever a template says of its place."""
     if spec.checkpoint_volume is None:
         return
-    claim = {"name": _CHECKPOINT_VOLUME, "persistentVolumeClaim": {"claimName": spec.checkpoint_volume.claim_name}}
-    mount = {"name": _CHECKPOINT_VOLUME, "mountPath": CHECKPOINT_MOUNT}
-    pod["spec"]["volumes"] = [*(one for one in pod["spec"]["volumes"] if one["name"] != _CHECKPOINT_VOLUME), claim]
-    others = (
-        one for one in container["volumeMounts"] if CHECKPOINT_MOUNT not in (one["mountPath"], one["mountPath"].rstrip("/"))
-    )
-    container["volumeMounts"] = [*(one for one in others if one["name"] != _CHECKPOINT_VOLUME), mount]
+    claim = {"persistentVolumeClaim": {"claimName": spec.checkpoint_volume.claim_name}}
+    _mount(pod, container, _CHECKPOINT_VOLUME, claim, {"mountPath": CHECKPOINT_MOUNT})
     pod["spec"]["securityContext"].setdefault("fsGroup", _GROUP)
+
+
+def _mount_handed_keys(pod: dict[str, Any], container: dict[str, Any], uid: str | None) -> None:
+    """Give a container the keys that catalogs hand out to a write. Not in its environment: they are renewed while it runs."""
+    said = None
+    if uid is not None:
+        items = [{"key": uid, "path": _HANDED_KEYS_NAME}]
+        volume = {"secret": {"secretName": HANDED_KEYS_SECRET, "items": items}}
+        _mount(pod, container, _HANDED_KEYS_VOLUME, volume, {"mountPath": _HANDED_KEYS_MOUNT, "readOnly": True})
+        said = {"value": f"{_HANDED_KEYS_MOUNT}/{_HANDED_KEYS_NAME}"}
+    _set_variable(container, _HANDED_KEYS_VARIABLE, said)
+
+
+def _mount(
+    pod: dict[str, Any], container: dict[str, Any], name: str, volume: Mapping[str, Any], mount: Mapping[str, Any]
+) -> None:
+    """Mount a volume of ours, whatever a template says of its name and place."""
+    path = mount["mountPath"]
+    pod["spec"]["volumes"] = [*(one for one in pod["spec"]["volumes"] if one["name"] != name), {"name": name, **volume}]
+    others = (one for one in container["volumeMounts"] if path not in (one["mountPath"], one["mountPath"].rstrip("/")))
+    container["volumeMounts"] = [*(one for one in others if one["name"] != name), {"name": name, **mount}]
 
 
 def _keys_in(secret_name: str | None) -> dict[str, Any] | None:

@@ -24,6 +24,7 @@ from checkpoint_operator.pods.driver_pod import (
     pod_name,
 )
 from checkpoint_operator.pods.driver_status import observe_pod, obstacle_of
+from checkpoint_operator.pods.handed_keys import HandedKeysEntry
 from checkpoint_operator.pods.pod_policy import check_pods
 from checkpoint_operator.watch.cache import Cache, WriteName
 from checkpoint_protocol import reasons
@@ -81,6 +82,7 @@ class PodDrivers:
     store_uri: str
     workloads: WorkloadDefaults
     record_keys: KeySource | None = None
+    handed_keys: HandedKeysEntry | None = None
     _not_started: set[tuple[EpochKey, int]] = field(default_factory=set)
     _digest: str = field(init=False)
     #: Attempts whose pod this process has made, or found: where there is none any more, it was deleted.
@@ -91,6 +93,8 @@ class PodDrivers:
 
     def observe(self, key: EpochKey, attempt: int) -> DriverObservation:
         observed = observe_pod(self._pod(key, attempt), self.owner.generation, self._digest)
+        if self.handed_keys is not None and observed.state in (DriverState.RUNNING, DriverState.STARTING):
+            self.handed_keys.renew(key.uid)
         if observed.state in (DriverState.RUNNING, DriverState.STARTING) or (key, attempt) in self._not_started:
             return observed
         # Before it counts that there is no pod, or that it has ended, the API server itself is asked: a watch lags.
@@ -106,7 +110,16 @@ class PodDrivers:
     def start(self, key: EpochKey, launch: LaunchRecord) -> None:
         secret = keys_secret(self.owner, key.uid, self.record_keys.of(key.uid)) if self.record_keys is not None else None
         secret_name = secret["metadata"]["name"] if secret is not None else None
-        pod = driver_pod(self.owner, self.spec, key, launch.attempt, self.store_uri, self.workloads, secret_name)
+        pod = driver_pod(
+            self.owner,
+            self.spec,
+            key,
+            launch.attempt,
+            self.store_uri,
+            self.workloads,
+            secret_name,
+            has_handed_keys=self.handed_keys is not None,
+        )
         name = pod["metadata"]["name"]
         self._refuse_wrong_template_of_executors()
         check_pods(self.spec, self.workloads.allowed, self.workloads.service_account_name)
@@ -114,6 +127,8 @@ class PodDrivers:
         if secret is not None:
             # Before the pod, whose start waits for it. If we die in between, the next round finds it made.
             self.api.create_secret(self.owner.namespace, secret)
+        if self.handed_keys is not None:
+            self.handed_keys.renew(key.uid)
         if (made := self._make(pod)) is not None:
             self._made.add((key, launch.attempt))
             self.cache.put_pod(made)

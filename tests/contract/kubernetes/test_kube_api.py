@@ -140,12 +140,18 @@ def test_an_entry_is_added_to_a_secret_once_of_two_who_do_so_at_the_same_time(wo
     with pytest.raises(Conflict):
         world.api.patch_secret("default", "keys", {**first, "data": {"2-b": "dHdv"}})
 
+    assert changed is not None
     assert changed["data"] == {"1-a": "b25l"}
     again = world.api.patch_secret(
         "default", "keys", {"metadata": {"resourceVersion": version_of(changed)}, "data": {"2-b": "dHdv"}}
     )
+    assert again is not None
     assert again["data"] == {"1-a": "b25l", "2-b": "dHdv"}
     assert world.api.get_secret("default", "keys") == again
+
+
+def test_there_is_nothing_to_change_in_a_secret_that_does_not_exist(world: World) -> None:
+    assert world.api.patch_secret("default", "nowhere", {"data": {"a": "b25l"}}) is None
 
 
 def test_a_secret_that_is_made_twice_stays_as_it_was_first(world: World) -> None:

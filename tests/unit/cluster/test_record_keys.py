@@ -47,7 +47,7 @@ def test_of_two_operators_that_begin_at_once_one_makes_the_key() -> None:
     rival = RecordKeys(api, NAMESPACE, NAME)
     patch = api.patch_secret
 
-    def late(namespace: str, name: str, change: Mapping[str, Any]) -> Mapping[str, Any]:
+    def late(namespace: str, name: str, change: Mapping[str, Any]) -> Mapping[str, Any] | None:
         api.patch_secret = patch  # type: ignore[method-assign]
         rival.load()
         return patch(namespace, name, change)

@@ -62,15 +62,20 @@ class BoundedRestCatalog(RestCatalog):
 
     def _bound(self, session: Session) -> None:
         for scheme in ("http://", "https://"):
-            session.mount(scheme, _BoundedAdapter(self.name, self._answer_within_s, self._most_answer_bytes))
+            session.mount(scheme, BoundedAdapter(self.name, self._answer_within_s, self._most_answer_bytes))
 
 
-class _BoundedAdapter(HTTPAdapter):
-    """Requests end: pyiceberg sends them without a timeout. Never sends a request twice."""
+class BoundedAdapter(HTTPAdapter):
+    """Requests end: pyiceberg sends them without a timeout. Never sends a request twice.
 
-    def __init__(self, catalog: str, answer_within_s: float, most_answer_bytes: int) -> None:
+    `name`: in the settings, among the catalogs or in another `field`, whose entries are called `called` in messages.
+    """
+
+    def __init__(
+        self, name: str, answer_within_s: float, most_answer_bytes: int, called: str = "catalog", field: str = "catalogs"
+    ) -> None:
         super().__init__(max_retries=0)
-        self._catalog = catalog
+        self._title, self._place = f"the {called} {name!r}", f"{field}.{name}.uri"
         self._timeout_s = (min(CONNECT_WITHIN_S, answer_within_s), answer_within_s)
         self._most_answer_bytes = most_answer_bytes
 
@@ -90,8 +95,8 @@ class _BoundedAdapter(HTTPAdapter):
             response.close()
             raise NeedsChange(
                 reasons.CATALOG_UNAVAILABLE,
-                f"the catalog {self._catalog!r} sends requests on to {target[:200]!r}, which gets none: they hold credentials; "
-                f"if it has moved, change catalogs.{self._catalog}.uri in the settings",
+                f"{self._title} sends requests on to {target[:200]!r}, which gets none: they hold credentials; "
+                f"if it has moved, change {self._place} in the settings",
             )
 
     def _read(self, response: Response, most_bytes: int) -> None:
@@ -103,12 +108,12 @@ class _BoundedAdapter(HTTPAdapter):
                 response.close()
                 raise NeedsChange(
                     reasons.TABLE_UNSUPPORTED,
-                    f"an answer of the catalog {self._catalog!r} has more than the {most_bytes:,} bytes that are read of a "
-                    "table's metadata; expire snapshots",
+                    f"an answer of {self._title} has more than the {most_bytes:,} bytes that are read of a table's metadata; "
+                    "expire snapshots",
                 )
             held.append(chunk)
         response._content = b"".join(held)
-        hold_json(response.content, f"an answer of the catalog {self._catalog!r}", most_bytes)
+        hold_json(response.content, f"an answer of {self._title}", most_bytes)
 
 
 def _server_of(url: str) -> tuple[str, str | None, int | None]:

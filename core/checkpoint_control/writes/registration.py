@@ -64,6 +64,15 @@ def sink_of(store: ObjectStore, uid: str) -> Sink | None:
     return validate_model(Sink, record.identity["sink"]) if record is not None else None
 
 
+def sink_to_end(store: ObjectStore, uid: str, default: Sink) -> Sink:
+    """Return the sink of a write that is to be ended. `default`: of its manifest, should the write not have said who it is.
+
+    Then nothing was staged, and a table that its namespace does not know is none to look at.
+    """
+    is_nowhere = default.lance is not None and default.lance.uri is None
+    return sink_of(store, uid) or (Sink.model_validate({"none": {}}) if is_nowhere else default)
+
+
 def changed_parts(store: ObjectStore, registered: WriteRecord, spec: Spec) -> tuple[str, ...]:
     """Return which parts of a manifest may not be what they are: sink, checkpoint, or the source where rows of it are sealed.
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from rich.console import Console
 
+from checkpoint_commit.lance.namespaces import located
 from checkpoint_control.decision.actions import Finish, Stall
 from checkpoint_control.views.reason_texts import with_command
 from checkpoint_local.cli import exits
@@ -64,7 +65,8 @@ def _code_of_reason(reason: str) -> int:
 def read_files(file: Path, settings_file: Path | None, console: Console) -> tuple[CheckpointedWrite, Settings] | None:
     """Return manifest and settings; None, having said why, if one of the files is wrong (`exits.MANIFEST_WRONG`)."""
     try:
-        return load_manifest(file), load_settings(find_settings(settings_file, file))
+        manifest, settings = load_manifest(file), load_settings(find_settings(settings_file, file))
+        return manifest.model_copy(update={"spec": located(manifest.spec, settings)}), settings
     except CheckpointError as error:
         say_error(error, console)
         return None

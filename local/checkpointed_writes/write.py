@@ -287,11 +287,12 @@ def _need_cluster() -> None:
 
 def _table_of(sink: Fields) -> tuple[str, str]:
     """Return what a table is called, and the folder for checkpoints beside it."""
-    if "lance" in sink:
+    if "lance" in sink and sink["lance"]["uri"] is not None:
         uri = os.fspath(sink["lance"]["uri"]).rstrip("/")
         folder, separator, last = uri.rpartition("/")
         return PurePosixPath(last).stem, f"{folder}{separator}{_CHECKPOINTS}"
-    return sink["iceberg"]["table"].rpartition(".")[2] if "iceberg" in sink else "", _CHECKPOINTS
+    named = sink.get("iceberg") or sink.get("lance") or {}
+    return (named.get("table") or "").rpartition(".")[2], _CHECKPOINTS
 
 
 def _plain(answer: BaseModel, **options: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from lance.namespace import DeregisterTableRequest, RegisterTableRequest, RestAd
 from checkpoint_commit.lance.namespaces import located
 from checkpoint_control.decision.actions import Finish, Stall
 from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.store.object_store import open_store
 from devtools.ports import LOOPBACK, free_port
@@ -78,7 +79,8 @@ def test_a_name_that_leads_elsewhere_at_the_commit_is_told_and_no_dataset_gets_t
     place: NamedLancePlace, tmp_path: Path
 ) -> None:
     path = write_inputs(tmp_path / "in", files=2, rows=10)
-    begun = as_it_begins(manifest_for(place, f"{path}/*", sink={"create": True}), place)
+    manifest = manifest_for(place, f"{path}/*", sink={"create": True})
+    begun = as_it_begins(manifest, place)
     lake, table, was = plain_lake(place.base_uri), place.table.split("."), place.uri
     lance.write_dataset(rows_of([]), was)
     drivers = DirectDrivers(open_store(place.checkpoint_uri, place.settings), place.settings)
@@ -96,6 +98,9 @@ def test_a_name_that_leads_elsewhere_at_the_commit_is_told_and_no_dataset_gets_t
     assert ended.outcome.reason == reasons.TABLE_REPLACED
     assert f"led to {was} when the write began" in ended.outcome.message
     assert lance.dataset(was).count_rows() == lance.dataset(place.uri).count_rows() == 0
+    with pytest.raises(NeedsChange, match=rf"raw.events of the namespace 'lake' leads to {place.uri} now") as caught:
+        reconciler_for(as_it_begins(manifest, place), place).step()
+    assert caught.value.reason == reasons.IDENTITY_CHANGED
 
 
 @pytest.mark.spark

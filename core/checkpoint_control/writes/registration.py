@@ -19,6 +19,7 @@ from checkpoint_protocol.manifest.sources.source import without_reading
 from checkpoint_protocol.manifest.spec import Spec, validate_model
 from checkpoint_protocol.records import LaunchRecord, WriteRecord
 from checkpoint_protocol.store.object_store import ObjectStore
+from checkpoint_protocol.tables.lance import LanceDatasetPlace
 
 
 def check_identity(store: ObjectStore, uid: str, spec: Spec, start_over: str = "") -> None:
@@ -51,9 +52,12 @@ def registering(store: ObjectStore, uid: str, namespace: str, name: str, spec: S
 
 def _compare(store: ObjectStore, registered: WriteRecord, spec: Spec, start_over: str) -> None:
     if changed := changed_parts(store, registered, spec):
+        places = spec.source.members if changed[0] == "source" else (spec.sink.lance,)
+        named = (place for place in places if isinstance(place, LanceDatasetPlace) and place.name is not None)
+        led = "".join(f" ({place.name} leads to {place.uri} now)" for place in named)
         raise NeedsChange(
             reasons.IDENTITY_CHANGED,
-            f"spec.{changed[0]} is not what the write {registered.name!r} began with in {store.uri}; "
+            f"spec.{changed[0]} is not what the write {registered.name!r} began with in {store.uri}{led}; "
             f"it is fixed for the life of a write: undo the change, or give the new write another metadata.name{start_over}",
         )
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from checkpoint_commit.ports import Sink
 from checkpoint_control.writes.deletion import Deleted, Kept, delete_write
-from checkpoint_control.writes.registration import sink_of
+from checkpoint_control.writes.registration import sink_to_end
 from checkpoint_local.lock import RunnerLock
 from checkpoint_local.runner import machine_id, state_folder
 from checkpoint_protocol import reasons, writes
@@ -51,7 +51,7 @@ def forget(
     try:
         if not force:
             _refuse_another_machine(store, uid)
-        ended = delete_write(store, uid, open_sink(sink_of(store, uid) or default))
+        ended = delete_write(store, uid, open_sink(sink_to_end(store, uid, default)))
         if isinstance(ended, Kept):
             return ended
         return Forgotten(uid, writes.rename(store, metadata.namespace, metadata.name, uid, new_uid()), ended)

@@ -14,6 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from checkpoint_commit.catalogs.source_tables import open_source
+from checkpoint_commit.lance.namespaces import located
 from checkpoint_commit.ports import PinSource
 from checkpoint_commit.sinks.registry import open_sink
 from checkpoint_control.code.archive import CodeArchive, put_archive
@@ -140,7 +141,7 @@ def preview(manifest: CheckpointedWrite, settings: Settings, rows: int, stage: s
         check_java()
     with tempfile.TemporaryDirectory(prefix="checkpointed-write-preview-") as name:
         folder = Path(name)
-        spec = _of_nothing(manifest.spec, asked.steps, folder / "store")
+        spec = located(_of_nothing(manifest.spec, asked.steps, folder / "store"), settings, begins=asked.reads is None)
         pin_source = open_source(spec.source, settings) if asked.reads is None else tuple
         uid = _record_launch(manifest.model_copy(update={"spec": spec}), manifest.row_keys, settings, archive, pin_source)
         if asked.reads is not None:

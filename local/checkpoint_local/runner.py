@@ -15,6 +15,7 @@ from typing import Final
 
 from checkpoint_commit.catalogs.source_tables import open_source
 from checkpoint_commit.catalogs.vended import with_keys_of_tables
+from checkpoint_commit.lance.namespaces import located
 from checkpoint_commit.ports import Sink
 from checkpoint_commit.sinks.registry import open_sink
 from checkpoint_control.code.archive import put_archive
@@ -195,6 +196,8 @@ class Runner:
             raise error
         if spec.trigger is not None:
             check_schedule(spec.trigger)
+        spec = located(spec, self.settings, begins=True)
+        self.manifest = self.manifest.model_copy(update={"spec": spec})
         sink = self.sink or open_sink(spec.sink, self.settings, written_by=title_of(self.manifest))
         pin_source = open_source(spec.source, self.settings)
         # Before a store is opened, which is a folder that is made: it may be the source's.

@@ -149,8 +149,10 @@ class Rows:
 
     def write_lance(
         self,
-        uri: str | os.PathLike[str],
+        uri: str | os.PathLike[str] | None = None,
         *,
+        namespace: str | None = None,
+        table: str | None = None,
         mode: Mode | Literal["add_columns"] = "append",
         keys: Columns | None = None,
         where: str | None = None,
@@ -172,6 +174,7 @@ class Rows:
     ) -> Write:
         """Write to a Lance dataset, which is made if it does not exist (unless create=False).
 
+        Instead of a URI, `namespace` (of the settings) and `table` name it.
         `vectors`: columns of lists that become vectors, with their dimension, or a mapping of dimension and type. `keys`: of an
         upsert. `where`, with mode "overwrite": replace only the rows for which it is true. `columns`, with mode "add_columns":
         what the steps give, added to the rows of the source, which is this dataset; `only="null"` leaves out those that have it.
@@ -189,7 +192,7 @@ class Rows:
         }
         given = any(value is not None for value in layout.values())
         sink = {
-            "lance": {"uri": uri, "layout": layout if given else None, "tag": tag},
+            "lance": {"uri": uri, "namespace": namespace, "table": table, "layout": layout if given else None, "tag": tag},
             "mode": "AddColumns" if adds else _mode(mode, where),
             "columns": listed(columns),
             "only": only,

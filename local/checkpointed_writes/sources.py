@@ -100,9 +100,16 @@ def read_iceberg(
     return Rows({"iceberg": named})
 
 
-def read_lance(uri: str | os.PathLike[str], *, version: int | None = None, split_size: Size | None = None) -> Rows:
-    """Read a Lance dataset, as it is when the first attempt begins."""
-    return Rows({"lance": {"uri": uri, "version": version, "split_size": split_size}})
+def read_lance(
+    uri: str | os.PathLike[str] | None = None,
+    *,
+    namespace: str | None = None,
+    table: str | None = None,
+    version: int | None = None,
+    split_size: Size | None = None,
+) -> Rows:
+    """Read a Lance dataset, as it is when the first attempt begins. Instead of a URI, a table of a namespace of the settings."""
+    return Rows({"lance": {"uri": uri, "namespace": namespace, "table": table, "version": version, "split_size": split_size}})
 
 
 def read_kafka(

@@ -150,14 +150,14 @@ class Write:
 
     def plan(self) -> dict[str, Any]:
         """Return what a run would do with each stage, and the files of the code, as `checkpointed-write plan -o json`."""
-        with self._loaded() as (manifest, settings):
+        with self._located() as (manifest, settings):
             from checkpoint_local.cli.commands.plan import plan_of
 
             return _plain(plan_of(manifest, settings))
 
     def status(self) -> dict[str, Any]:
         """Return where the write stands, as `checkpointed-write status -o json`."""
-        with self._loaded() as (manifest, settings):
+        with self._located() as (manifest, settings):
             from checkpoint_local.cli.commands.status import status_of
 
             return _plain(status_of(manifest, settings))
@@ -167,7 +167,7 @@ class Write:
 
         `columns` are read from the source, where it is as it was. They are NULL where a row cannot be read any more.
         """
-        with self._loaded() as (manifest, settings):
+        with self._located() as (manifest, settings):
             import pyarrow as pa
 
             from checkpoint_local.cli.commands.failed import find_failed
@@ -177,7 +177,7 @@ class Write:
 
     def report(self, path: str | os.PathLike[str] | None = None) -> Path:
         """Write a page about the write, as `checkpointed-write report` does, and return its file."""
-        with self._loaded() as (manifest, settings):
+        with self._located() as (manifest, settings):
             from checkpoint_local.cli.commands.report import page_of, path_of
 
             report, page = page_of(manifest, settings)
@@ -190,7 +190,7 @@ class Write:
 
         Committed rows stay in the table: with the mode append, the next run appends them once more. `force`: as the option.
         """
-        with self._loaded() as (manifest, settings):
+        with self._located() as (manifest, settings):
             from checkpoint_local.cli.commands.forget import forget_write
 
             return forget_write(manifest, settings, force)
@@ -244,6 +244,14 @@ class Write:
             yield self._manifest(), self._settings()
 
     @contextmanager
+    def _located(self) -> Iterator[tuple[CheckpointedWrite, Settings]]:
+        """Load both, and know the tables of namespaces by their URIs, as records do."""
+        from checkpoint_commit.lance.namespaces import located
+
+        with self._loaded() as (manifest, settings):
+            yield manifest.model_copy(update={"spec": located(manifest.spec, settings)}), settings
+
+    @contextmanager
     def _failing(self) -> Iterator[None]:
         """Raise WriteFailed for what fails inside."""
         from checkpoint_local.cli.entry import why_not_local
@@ -279,11 +287,12 @@ def _need_cluster() -> None:
 
 def _table_of(sink: Fields) -> tuple[str, str]:
     """Return what a table is called, and the folder for checkpoints beside it."""
-    if "lance" in sink:
+    if "lance" in sink and sink["lance"]["uri"] is not None:
         uri = os.fspath(sink["lance"]["uri"]).rstrip("/")
         folder, separator, last = uri.rpartition("/")
         return PurePosixPath(last).stem, f"{folder}{separator}{_CHECKPOINTS}"
-    return sink["iceberg"]["table"].rpartition(".")[2] if "iceberg" in sink else "", _CHECKPOINTS
+    named = sink.get("iceberg") or sink.get("lance") or {}
+    return (named.get("table") or "").rpartition(".")[2], _CHECKPOINTS
 
 
 def _plain(answer: BaseModel, **options: Any) -> dict[str, Any]:

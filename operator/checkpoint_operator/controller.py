@@ -17,6 +17,7 @@ from typing import Any, Final
 from checkpoint_commit.catalogs.named import CatalogBook
 from checkpoint_commit.catalogs.source_tables import open_source
 from checkpoint_commit.catalogs.vended import keys_of_write
+from checkpoint_commit.lance.namespaces import located
 from checkpoint_commit.ports import Sink
 from checkpoint_commit.sinks.registry import format_of
 from checkpoint_control.decision.actions import Commit, Finish, RecordAttempt, Stall, StopDriver, StopKeptDriver, Wait
@@ -188,6 +189,9 @@ class Controller:
         known = self._sessions.get(key)
         if known is not None and known.owner == owner:
             return known
+        settings = self.settings_of(key.namespace)
+        spec = located(spec, settings, begins=True)
+        self._refuse_own_disk(spec)
         title = title_in_cluster(self.config.cluster_name, key.namespace, key.name)
         sink = self.open_sink(key.namespace, spec.sink.verified_at_least(self.config.verify), title)
         # Before anything is put into a store: it may be where the source lies.
@@ -200,7 +204,6 @@ class Controller:
             end_former=lambda former: self._deletion.end_former(key.namespace, store, former, spec),
             confirm=lambda: confirm_object(self.api, self.cache, owner),
         )
-        settings = self.settings_of(key.namespace)
         refuse_former(store, spec, uid, title, lambda: format_of(spec.sink).find_former(settings, title, uid))
         handed = keys_of_write(spec, settings, self.catalogs)
         entry = HandedKeysEntry(self.api, key.namespace, handed) if handed is not None else None

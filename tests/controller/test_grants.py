@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lance.namespace import DeregisterTableRequest, ListTablesRequest
 
 from checkpoint_commit.sinks.registry import open_sink
 from checkpoint_operator.config import OperatorConfig
@@ -16,7 +17,7 @@ from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.manifest.spec import validate_model
 from checkpoint_protocol.places.settings import Settings
 from tests.controller.harness import WORKLOADS, World
-from tests.support.places import IcebergPlace, Place, on_disk
+from tests.support.places import IcebergPlace, NamedLancePlace, Place, in_lake, on_disk, plain_lake
 from tests.support.writes import SCHEMA, rows_of
 
 #: Nothing answers there: whoever is refused in time does not ask.
@@ -26,7 +27,7 @@ DEAD = "http://127.0.0.1:9"
 def world_of(place: Place, namespaces: tuple[str, ...] = ("default", "team-b"), **settings: Any) -> World:
     """A cluster that watches several namespaces; the write is applied in `default`."""
     catalogs = {
-        name: catalog.model_dump(exclude_defaults=True) | settings.pop("catalog", {})
+        name: catalog.model_dump(exclude_none=True) | settings.pop("catalog", {})
         for name, catalog in place.settings.catalogs.items()
     }
     given = validate_model(Settings, {"catalogs": catalogs, **settings})
@@ -127,6 +128,38 @@ def test_a_grant_of_overwrites_lets_a_write_commit_one(iceberg: IcebergPlace, so
     world.until_committed()
 
     assert len(iceberg.rows()) == 200
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> NamedLancePlace:
+    return in_lake(tmp_path, grants=[{"namespaces": ["team-b"]}, {"namespaces": ["default"], "tables": ["raw.*"]}])
+
+
+def test_a_table_of_a_lance_namespace_is_written_by_whom_it_is_granted_to_and_deleted_without_it(
+    lake: NamedLancePlace, source: Path
+) -> None:
+    world = World(lake, config=OperatorConfig(namespaces=("default", "team-b"), workloads=WORKLOADS, allow_local_paths=True))
+
+    world.apply(source, sink={**lake.sink(), "create": True}, deletionPolicy="Forget")
+    world.until_committed()
+    assert len(lake.rows()) == 200
+    plain_lake(lake.base_uri).deregister_table(DeregisterTableRequest(id=lake.table.split(".")))
+
+    world.delete()  # by the URI that stands in the store
+
+
+def test_a_table_of_a_lance_namespace_that_is_not_granted_is_refused_before_the_namespace_knows_of_it(
+    lake: NamedLancePlace, source: Path
+) -> None:
+    world = World(lake, config=OperatorConfig(namespaces=("default", "team-b"), workloads=WORKLOADS, allow_local_paths=True))
+
+    world.apply(source, sink={"lance": {"namespace": "lake", "table": "other"}, "create": True})
+    world.until_stalled()
+
+    assert "may not use the table other of the Lance namespace 'lake'" in refusal(world)
+    assert "{namespaces: [default], tables: [other]} in namespaces.lake.grants" in refusal(world), "the way out"
+    assert plain_lake(lake.base_uri).list_tables(ListTablesRequest(id=[])).tables == []
+    world.delete()
 
 
 def test_a_storage_entry_that_says_nothing_of_overwrites_lets_nobody_overwrite_a_dataset_in_it(

@@ -49,6 +49,7 @@ _ROW: Final = {"call": "m:f", "input": "row"}
 _STAGES: Final = [{"name": "parse", "steps": [_STEP]}, {"name": "embed", "steps": [_STEP]}]
 _AGGREGATE: Final = {"name": "sum", "kind": "Aggregate", "keyBy": ["a"], "steps": [_STEP]}
 _DATASET: Final = {"lance": {"uri": "/x"}}
+_NAMED: Final = {"namespace": "lake", "table": "raw.events"}
 _ADDED: Final = {**_DATASET, "mode": "AddColumns", "columns": ["a"]}
 _UPSERT: Final = {**_DATASET, "mode": "Upsert", "upsertKeys": ["id"]}
 _TEMPLATE: Final = {"template": {"spec": {"nodeSelector": {"a": "b"}}}}
@@ -301,17 +302,33 @@ CORRECTIONS: Final = (
         _OF_WHOLE_SOURCES,
         [{"spec__quarantine": {}}],
     ),
+    # tables of namespaces
+    Correction(
+        {"spec__sink": {"lance": {"uri": "/x", "table": "a"}}},
+        "namespace and table are given together; name both, or a uri instead",
+        [{"spec__sink": _DATASET}, {"spec__sink": {"lance": _NAMED}}],
+    ),
+    Correction(
+        {"spec__sink": {"lance": {"uri": "/x", **_NAMED}}},
+        "exactly one of uri and namespace is expected",
+        [{"spec__sink": _DATASET}, {"spec__sink": {"lance": _NAMED}}],
+    ),
+    Correction(
+        {"spec__source": {"lance": _NAMED}, "spec__sink": {"lance": _NAMED}},
+        "source and sink are one table: what a run appends would be the next one's input; use another table, or add columns",
+        [{"spec__source": _DATASET}, {"spec__sink": {**_ADDED, "lance": _NAMED}, "spec__steps": [_STEP]}],
+    ),
     # columns for rows that are there
     Correction(
         "columns for rows of an old version",
         "sink.mode: AddColumns adds columns to the rows that are read: name the dataset of the sink as the source, too "
-        "(source.lance.uri), without a version",
+        "(source.lance), without a version",
         [{"spec__source": _DATASET}],
     ),
     Correction(
         "columns for rows of files",
         "sink.mode: AddColumns adds columns to the rows that are read: name the dataset of the sink as the source, too "
-        "(source.lance.uri), without a version",
+        "(source.lance), without a version",
         [{"spec__source": _DATASET}],
     ),
     Correction(

@@ -13,20 +13,24 @@ from typing import Any
 
 import lance
 import pyarrow as pa
+from lance.namespace import CreateNamespaceRequest, DescribeTableRequest, DirectoryNamespace
 from pydantic import SecretStr
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 
 from checkpoint_commit.catalogs.named import open_catalog
+from checkpoint_protocol.manifest.spec import validate_model
 from checkpoint_protocol.places.settings import (
     CatalogSettings,
     GlueCatalogSettings,
+    NamespaceSettings,
     RestCatalogSettings,
     Settings,
     SqlCatalogSettings,
 )
 from checkpoint_protocol.places.storage import StorageEntry, lance_options
+from checkpoint_protocol.places.uris import local_path
 from devtools.azure_server import AzureServer
 from devtools.gcs_server import GcsServer
 from devtools.glue_server import GlueServer
@@ -162,6 +166,36 @@ class LancePlace(Place):
 
     def data_files(self) -> list[str]:
         return [file.path for fragment in self.dataset().get_fragments() for file in fragment.data_files()]
+
+
+@dataclass
+class NamedLancePlace(LancePlace):
+    """A dataset that is known by the name of a table of the namespace `lake`."""
+
+    table: str = "raw.events"
+
+    @property
+    def uri(self) -> str:
+        found = plain_lake(self.base_uri).describe_table(DescribeTableRequest(id=self.table.split(".")))
+        return str(local_path(str(found.location)))
+
+    def sink(self) -> dict[str, Any]:
+        return {"lance": {"namespace": "lake", "table": self.table}}
+
+
+def in_lake(folder: Path, server: int | None = None, **entry: Any) -> NamedLancePlace:
+    """Return a table that is not there yet. `server`: the port where the same folder is served by pylance."""
+    root = folder / "lake"
+    root.mkdir()
+    plain_lake(root).create_namespace(CreateNamespaceRequest(id=["raw"]))
+    way = {"type": "directory", "root": str(root)} if server is None else {"type": "rest", "uri": f"http://127.0.0.1:{server}"}
+    settings = Settings(namespaces={"lake": validate_model(NamespaceSettings, {**way, **entry})})
+    return NamedLancePlace(folder, settings, str(folder / "checkpoints"), str(root))
+
+
+def plain_lake(root: str | Path) -> DirectoryNamespace:
+    """Return the namespace as others see it."""
+    return DirectoryNamespace(root=str(root))
 
 
 def _storage(server: S3Server, bucket: str) -> StorageEntry:

@@ -319,8 +319,23 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/cli/test_ways_out.py::test_a_write_whose_catalog_is_nowhere_is_told_the_file_to_make_and_its_lines": (
         "in a settings file (there is none: make checkpointed-write.settings.yaml beside the manifest, or name a file with",
     ),
+    "unit/commit/test_lance_namespaces.py::test_a_source_that_is_missing_is_read_once_it_is_made_or_its_name_is_corrected": (
+        "make it (sink.create makes that of a sink), or correct its name",
+    ),
+    "unit/commit/test_lance_namespaces.py::test_a_name_that_leads_elsewhere_is_told_until_it_leads_there_again": (
+        "led to {} when the write began; let it lead there again, or start a new write under another name",
+    ),
+    "unit/commit/test_lance_namespaces.py::test_a_table_whose_versions_the_server_keeps_is_refused_and_another_one_is_used": (
+        "which would not know of a commit; name a table of another namespace",
+    ),
+    "unit/commit/test_lance_namespaces.py::test_a_token_that_is_refused_is_told_and_another_one_is_taken": (
+        "the Lance namespace {} refused access; check its credentials: {}",
+    ),
+    "unit/commit/test_lance_namespaces.py::test_a_server_that_does_not_answer_may_do_so_at_another_address": (
+        "the Lance namespace {} does not answer for {}: {}; check {}",
+    ),
     "unit/protocol/test_ways_out.py::test_settings_that_are_corrected_as_the_message_says_are_used": (
-        "there is no catalog {} (there are: {}); add it to {}",
+        "there is no {} {} (there are: {}); add it to {}",
         "no storage entry covers {}: add one to {}",
         "has neither keys nor credentials: give it {}",
         "keys do not go with it; leave one of them out",
@@ -383,7 +398,7 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "the store did not answer for {}: {}; check its endpoint",
     ),
     "unit/commit/test_rest_catalogs.py::test_a_server_that_sends_requests_on_to_another_one_is_not_followed": (
-        "if it has moved, change catalogs.{}.{} in the settings",
+        "if it has moved, change {} in the settings",
     ),
     "unit/commit/test_rest_catalogs.py::test_a_server_whose_paths_lead_out_of_the_catalog_is_refused": (
         "that leads out of its own paths: {}; correct the server, or catalogs.{}.uri in the settings",

@@ -120,9 +120,11 @@ checkpointed-write-storage
 {{- fail (printf "workloads.kafka, the entry of %s: several namespaces are watched; name those that may use it, e.g. namespaces: [team-a, etl-*]" (join "," .bootstrap_servers)) -}}
 {{- end -}}
 {{- end -}}
-{{- range $name, $catalog := .Values.settings.catalogs -}}
-{{- if not $catalog.grants -}}
-{{- fail (printf "settings.catalogs.%s: several namespaces are watched; name those that may use it, e.g. grants: [{namespaces: [team-a], tables: [\"sales.*\"]}]" $name) -}}
+{{- range $kind := list "catalogs" "namespaces" -}}
+{{- range $name, $entry := get $.Values.settings $kind -}}
+{{- if not $entry.grants -}}
+{{- fail (printf "settings.%s.%s: several namespaces are watched; name those that may use it, e.g. grants: [{namespaces: [team-a], tables: [\"sales.*\"]}]" $kind $name) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -167,7 +169,7 @@ logLevel: {{ .Values.logLevel }}
 {{- end -}}
 
 {{- define "cw.settings" -}}
-{{- dict "catalogs" .Values.settings.catalogs "storage" .Values.settings.storage | toYaml -}}
+{{- pick .Values.settings "catalogs" "namespaces" "storage" | toYaml -}}
 {{- end -}}
 
 {{/* The rest is shared by the operator's pod and the one of `helm test`. */}}

@@ -80,19 +80,21 @@ class BoundedRestCatalog(RestCatalog):
 
     def _bound(self, session: Session, field: str = "uri") -> None:
         for scheme in ("http://", "https://"):
-            session.mount(scheme, _BoundedAdapter(self.name, field, self._answer_within_s, self._most_answer_bytes))
+            adapter = BoundedAdapter(
+                f"the catalog {self.name!r}", f"catalogs.{self.name}.{field}", self._answer_within_s, self._most_answer_bytes
+            )
+            session.mount(scheme, adapter)
 
 
-class _BoundedAdapter(HTTPAdapter):
+class BoundedAdapter(HTTPAdapter):
     """Requests end: pyiceberg sends them without a timeout. Never sends a request twice.
 
-    `field`: of the catalog's settings, where the address stands.
+    `title`: what the server is called in messages; `place`: where its address stands in the settings.
     """
 
-    def __init__(self, catalog: str, field: str, answer_within_s: float, most_answer_bytes: int) -> None:
+    def __init__(self, title: str, place: str, answer_within_s: float, most_answer_bytes: int) -> None:
         super().__init__(max_retries=0)
-        self._catalog = catalog
-        self._field = field
+        self._title, self._place = title, place
         self._timeout_s = (min(CONNECT_WITHIN_S, answer_within_s), answer_within_s)
         self._most_answer_bytes = most_answer_bytes
 
@@ -112,8 +114,8 @@ class _BoundedAdapter(HTTPAdapter):
             response.close()
             raise NeedsChange(
                 reasons.CATALOG_UNAVAILABLE,
-                f"the catalog {self._catalog!r} sends requests on to {target[:200]!r}, which gets none: they hold credentials; "
-                f"if it has moved, change catalogs.{self._catalog}.{self._field} in the settings",
+                f"{self._title} sends requests on to {target[:200]!r}, which gets none: they hold credentials; "
+                f"if it has moved, change {self._place} in the settings",
             )
 
     def _read(self, response: Response, most_bytes: int) -> None:
@@ -125,12 +127,12 @@ class _BoundedAdapter(HTTPAdapter):
                 response.close()
                 raise NeedsChange(
                     reasons.TABLE_UNSUPPORTED,
-                    f"an answer of the catalog {self._catalog!r} has more than the {most_bytes:,} bytes that are read of a "
-                    "table's metadata; expire snapshots",
+                    f"an answer of {self._title} has more than the {most_bytes:,} bytes that are read of a table's metadata; "
+                    "expire snapshots",
                 )
             held.append(chunk)
         response._content = b"".join(held)
-        hold_json(response.content, f"an answer of the catalog {self._catalog!r}", most_bytes)
+        hold_json(response.content, f"an answer of {self._title}", most_bytes)
 
 
 def _server_of(url: str) -> tuple[str, str | None, int | None]:

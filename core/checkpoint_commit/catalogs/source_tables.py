@@ -10,6 +10,7 @@ import datetime
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, assert_never
 
+from checkpoint_commit.lance.namespaces import why_led_elsewhere
 from checkpoint_commit.ports import FoundItem, PinSource
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
@@ -92,7 +93,11 @@ def _pinned(source: Positional, settings: Settings, catalogs: CatalogBook | None
     match source:
         case IcebergSource():
             return pin(source, settings, catalogs)
-        case FilesSource() | LanceSource() | KafkaSource():
+        case LanceSource():
+            if (why := why_led_elsewhere(source, settings)) is not None:
+                raise NeedsChange(reasons.SOURCE_CHANGED, f"source: {why}")
+            return None
+        case FilesSource() | KafkaSource():
             return None
         case other:
             assert_never(other)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from checkpoint_commit.outcomes import BlockOutcome, CommitOutcome, Former, Presence
@@ -40,24 +42,26 @@ class LanceFormat:
 
     @property
     def output(self) -> Output:
-        return lance_output(self.named.uri)
+        return lance_output(self.named.location)
 
     @property
     def title(self) -> str:
-        return self.named.uri.rstrip("/")
+        return str(self.named.name) if self.named.uri is None else self.named.uri.rstrip("/")
 
     @property
     def field(self) -> str:
-        return "spec.sink.lance.uri"
+        return "spec.sink.lance.uri" if self.named.name is None else "spec.sink.lance.table"
 
     @property
     def needs_settings(self) -> bool:
-        return local_path(self.named.uri) is None
+        return self.named.uri is None or local_path(self.named.uri) is None
 
     def examine(self, settings: Settings) -> TargetSeen:
         """Not by `describe`, which gives a dataset its identity at first touch."""
         from checkpoint_formats.lance.datasets import open_dataset
 
+        if self.named.uri is None:
+            return TargetSeen(self.title, exists=False, outputs=(), problems=())
         folder, problems = local_path(self.title), folder_problems(self.field, self.title)
         if folder is not None and not folder.exists():
             return TargetSeen(self.title, exists=False, outputs=(self.output,), problems=problems)
@@ -134,11 +138,12 @@ class LanceFormat:
         if self.spec.mode == "AddColumns":
             return self._open_columns(settings, written_by)
         table = PylanceTable(
-            self.named.uri,
+            self.named.location,
             settings,
             written_by,
             replaces_others=self.spec.on_concurrent == "Replace",
             tag=self.named.tag,
+            why_elsewhere=self._why_elsewhere(settings),
         )
         sink = _DatasetSink(table, self.spec, self.output)
         return LanceUpsertSink(sink) if self.spec.mode == "Upsert" else sink
@@ -149,20 +154,28 @@ class LanceFormat:
         from checkpoint_commit.lance.probe import refuse_lance_that_replaces_twice
 
         refuse_lance_that_replaces_twice()
-        return ColumnsSink(PylanceColumns(self.named.uri, settings, written_by, tag=self.named.tag), self.spec, self.output)
+        table = PylanceColumns(
+            self.named.location, settings, written_by, tag=self.named.tag, why_elsewhere=self._why_elsewhere(settings)
+        )
+        return ColumnsSink(table, self.spec, self.output)
+
+    def _why_elsewhere(self, settings: Settings) -> Callable[[], str | None]:
+        from checkpoint_commit.lance.namespaces import why_led_elsewhere
+
+        return partial(why_led_elsewhere, self.named, settings)
 
     def find_committed(self, settings: Settings, key: EpochKey, identity: str, commit_id: int) -> Presence:
         from checkpoint_commit.lance.table import PylanceTable
 
-        return PylanceTable(self.named.uri, settings).find_committed(key, identity, commit_id)
+        return PylanceTable(self.named.location, settings).find_committed(key, identity, commit_id)
 
     def find_former(self, settings: Settings, name: str, uid: str | None) -> Former | None:
         from checkpoint_commit.lance.table import PylanceTable
 
-        return PylanceTable(self.named.uri, settings).find_former(name, uid)
+        return PylanceTable(self.named.location, settings).find_former(name, uid)
 
     def how_to_read(self, settings: Settings) -> str | None:
-        return f"""{sys.executable} -c "import lance; print(lance.dataset('{self.named.uri}').head(10).to_pandas())\""""
+        return f"""{sys.executable} -c "import lance; print(lance.dataset('{self.named.location}').head(10).to_pandas())\""""
 
 
 class _DatasetSink(TableSink[Any]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, assert_never
 
 import lance
@@ -65,8 +65,16 @@ class PylanceTable:
     """One dataset. Implements LanceTable, and makes what staging needs to know of it."""
 
     def __init__(
-        self, uri: str, settings: Settings, written_by: str = "", *, replaces_others: bool = False, tag: str | None = None
+        self,
+        uri: str,
+        settings: Settings,
+        written_by: str = "",
+        *,
+        replaces_others: bool = False,
+        tag: str | None = None,
+        why_elsewhere: Callable[[], str | None] = lambda: None,
     ) -> None:
+        """`why_elsewhere`: says why the name that has led to the URI does not any more; None while it does."""
         self._uri = uri.rstrip("/")
         self._settings = settings
         self._written_by = written_by
@@ -75,6 +83,7 @@ class PylanceTable:
         self._history = LanceHistory(self._uri, settings)
         self._footers = LanceFooters(self._uri, self._options, Tails(settings))
         self._tag = LanceTag(tag) if tag is not None else None
+        self._why_elsewhere = why_elsewhere
 
     @property
     def title(self) -> str:
@@ -84,6 +93,8 @@ class PylanceTable:
 
     def describe(self) -> LanceTarget | None:
         """Return the dataset as staging needs to know it, or None. Gives it an identity at first touch: Lance has no uuid."""
+        if (why := self._why_elsewhere()) is not None:
+            raise NeedsChange(reasons.TABLE_REPLACED, why)
         dataset = self._open()
         if dataset is None:
             return None
@@ -238,6 +249,8 @@ class PylanceTable:
 
     def find_incompatibility(self, state: LanceState, targets: Sequence[LanceTarget], change: Change) -> Rejected | None:
         dataset = self._open(state.at_version)
+        if (why := self._why_elsewhere()) is not None:
+            return Rejected(reasons.TABLE_REPLACED, why)
         if dataset is None:
             return Rejected(reasons.TABLE_MISSING, f"the Lance dataset {self._uri} does not exist any more")
         for target in targets:

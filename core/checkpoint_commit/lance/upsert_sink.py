@@ -123,4 +123,4 @@ def _spec_of_merge(at_version: int, spec: Spec) -> Spec:
     """Return the manifest of a merge, which reads the dataset at that version."""
     named = spec.sink.named
     assert isinstance(named, LanceSink)
-    return spec_of_merge(Source(lance=LanceSource(uri=named.uri, version=at_version)), spec)
+    return spec_of_merge(Source(lance=LanceSource(uri=named.location, version=at_version)), spec)

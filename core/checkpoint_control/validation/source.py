@@ -31,7 +31,14 @@ from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.manifest.problems import closest
 from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
-from checkpoint_protocol.manifest.sources.source import VARIABLE_PATTERN, FilesSource, IcebergSource, Positional, Source
+from checkpoint_protocol.manifest.sources.source import (
+    VARIABLE_PATTERN,
+    FilesSource,
+    IcebergSource,
+    LanceSource,
+    Positional,
+    Source,
+)
 from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.manifest.where import parse_where
 from checkpoint_protocol.places.settings import Settings
@@ -186,7 +193,8 @@ def _check_member(
         described, table = plan.take(number, ())
         rows = _rows_of(described, table, settings)
     except CheckpointError as error:
-        findings.error(f"{at}.lance.uri" if member.kind == "lance" else f"{at}.{member.kind}", error)
+        field = "" if not isinstance(member, LanceSource) else ".uri" if member.name is None else ".table"
+        findings.error(f"{at}.{member.kind}{field}", error)
         return None
     if isinstance(member, KafkaSource) and not described.files:
         findings.note(f"{at}.kafka.pattern: no topic matches {member.pattern!r} by now; those that come later are taken")

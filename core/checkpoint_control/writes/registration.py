@@ -19,6 +19,7 @@ from checkpoint_protocol.manifest.sources.source import without_reading
 from checkpoint_protocol.manifest.spec import Spec, validate_model
 from checkpoint_protocol.records import LaunchRecord, WriteRecord
 from checkpoint_protocol.store.object_store import ObjectStore
+from checkpoint_protocol.tables.lance import LanceDatasetPlace
 
 
 def check_identity(store: ObjectStore, uid: str, spec: Spec, start_over: str = "") -> None:
@@ -51,9 +52,12 @@ def registering(store: ObjectStore, uid: str, namespace: str, name: str, spec: S
 
 def _compare(store: ObjectStore, registered: WriteRecord, spec: Spec, start_over: str) -> None:
     if changed := changed_parts(store, registered, spec):
+        places = spec.source.members if changed[0] == "source" else (spec.sink.lance,)
+        named = (place for place in places if isinstance(place, LanceDatasetPlace) and place.name is not None)
+        led = "".join(f" ({place.name} leads to {place.uri} now)" for place in named)
         raise NeedsChange(
             reasons.IDENTITY_CHANGED,
-            f"spec.{changed[0]} is not what the write {registered.name!r} began with in {store.uri}; "
+            f"spec.{changed[0]} is not what the write {registered.name!r} began with in {store.uri}{led}; "
             f"it is fixed for the life of a write: undo the change, or give the new write another metadata.name{start_over}",
         )
 
@@ -62,6 +66,15 @@ def sink_of(store: ObjectStore, uid: str) -> Sink | None:
     """Return the sink that the write began with, which alone its commits went to. The manifest may name another one now."""
     record = writes.read_write(store, uid)
     return validate_model(Sink, record.identity["sink"]) if record is not None else None
+
+
+def sink_to_end(store: ObjectStore, uid: str, default: Sink) -> Sink:
+    """Return the sink of a write that is to be ended. `default`: of its manifest, should the write not have said who it is.
+
+    Then nothing was staged, and a table that its namespace does not know is none to look at.
+    """
+    is_nowhere = default.lance is not None and default.lance.uri is None
+    return sink_of(store, uid) or (Sink.model_validate({"none": {}}) if is_nowhere else default)
 
 
 def changed_parts(store: ObjectStore, registered: WriteRecord, spec: Spec) -> tuple[str, ...]:

@@ -177,9 +177,9 @@ def find_fragments(
                 continue
             if taken is None:
                 raise moved(
-                    f"fragment {number} of the Lance dataset {source.uri}, which an earlier epoch has taken, was rewritten or "
-                    f"has lost rows by version {at_version} (a compaction, an update, a delete or an overwrite): new fragments "
-                    "may hold rows that are done already",
+                    f"fragment {number} of the Lance dataset {source.location}, which an earlier epoch has taken, was rewritten "
+                    f"or has lost rows by version {at_version} (a compaction, an update, a delete or an overwrite): new "
+                    "fragments may hold rows that are done already",
                     "set onReplaced: Process to take all new fragments as new rows (Skip cannot tell them apart), or start a new "
                     "write; compactions pass where the dataset was made with enable_stable_row_ids=True",
                 )
@@ -189,14 +189,14 @@ def find_fragments(
     for number in done:
         if number not in known:
             fragments.pop(number, None)
-    files = tuple(source_file_of(source.uri, fragment) for _, fragment in sorted(fragments.items()))
+    files = tuple(source_file_of(source.location, fragment) for _, fragment in sorted(fragments.items()))
     by_default = [name for name in schema.names if added is None or name not in added.columns]
     chosen = pa.schema([schema.field(name) for name in columns or by_default if name in schema.names])
-    described = Described(files, chosen, f"source dataset {source.uri}", tuple(schema.names))
+    described = Described(files, chosen, f"source dataset {source.location}", tuple(schema.names))
     null_in = added.columns if added is not None and added.only == "Null" else ()
     transaction = transaction_of(dataset) if added is None else None
     table = PinnedLance(
-        uri=source.uri, at_version=at_version, null_in=null_in, transaction=transaction, after_version=after_version
+        uri=source.location, at_version=at_version, null_in=null_in, transaction=transaction, after_version=after_version
     )
     return described, table
 
@@ -219,14 +219,14 @@ def list_fragments(source: LanceSource, storage: StorageSettings, before: Pinned
             is_done = identity_of(old) == identity_of(fragment) if old is not None else not has_made_since(before, fragment)
             if is_done:
                 continue
-        yield source_file_of(source.uri, fragment)
+        yield source_file_of(source.location, fragment)
 
 
 def _latest(source: LanceSource, storage: StorageSettings) -> tuple[Any, int]:
-    dataset = _open(source.uri, source.version, storage)
+    dataset = _open(source.location, source.version, storage)
     if dataset is None:
         which = "there is no Lance dataset" if source.version is None else f"there is no version {source.version} (any more)"
-        raise NeedsChange(reasons.SOURCE_MISSING, f"source: {which} at {source.uri}; correct source.lance, or make it")
+        raise NeedsChange(reasons.SOURCE_MISSING, f"source: {which} at {source.location}; correct source.lance, or make it")
     return dataset, dataset.version
 
 

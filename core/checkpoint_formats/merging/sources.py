@@ -93,7 +93,7 @@ def merge_source_for(source: Source, tables: Sequence[PinnedTable | None], merge
             from checkpoint_formats.lance.merge import LanceMerge
 
             assert member.version is not None
-            return LanceMerge(PinnedLance(uri=member.uri, at_version=member.version), merge, storage)
+            return LanceMerge(PinnedLance(uri=member.location, at_version=member.version), merge, storage)
         case IcebergSource():
             from checkpoint_formats.iceberg.merge import IcebergMerge
 

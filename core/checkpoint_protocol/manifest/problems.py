@@ -49,6 +49,7 @@ _FORMS: Final[Mapping[str, str]] = {
     r"^([^{}]|\{epoch\})+$": "a name, in which {epoch} stands for the number of the epoch,",
     r"^([0-9A-Za-z_-]|\{epoch\})+(\.([0-9A-Za-z_-]|\{epoch\})+)*$": "a name of letters, digits, '_', '-' and single dots, in "
     "which {epoch} stands for the number of the epoch,",
+    r"^[0-9A-Za-z_-]+(\.[0-9A-Za-z_-]+)*$": "the name of a table, with those of its namespaces before it and dots between,",
     r"^2\.[012]$": "2.0, 2.1 or 2.2",
     r"^[0-9A-Za-z*?/,#-]+( [0-9A-Za-z*?/,#-]+){4}$": "a schedule of cron, of five fields, e.g. '0 3 * * *' (03:00 each day),",
     r"^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}$": "the name of a time zone, e.g. Europe/Berlin,",

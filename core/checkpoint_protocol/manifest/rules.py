@@ -95,5 +95,11 @@ def named_once(items: str, message: str, field: str, *, unless: str = "") -> Rul
 
 def is_same_table(fmt: str, one: str, other: str, *fields: str) -> str:
     """Say in CEL that two owners of a section of this format name one table."""
-    same = (f"{one}.{fmt}.{field} == {other}.{fmt}.{field}" for field in fields)
-    return " && ".join([is_given(fmt, one), is_given(fmt, other), *same])
+    places = f"{one}.{fmt}", f"{other}.{fmt}"
+    return " && ".join([is_given(fmt, one), is_given(fmt, other), *(_is_same(field, *places) for field in fields)])
+
+
+def _is_same(field: str, one: str, other: str) -> str:
+    """Say in CEL that an optional field has one value, or is absent, in both sections."""
+    both = f"{is_given(field, one)} && {is_given(field, other)} && {one}.{field} == {other}.{field}"
+    return f"({both} || (!{is_given(field, one)} && !{is_given(field, other)}))"

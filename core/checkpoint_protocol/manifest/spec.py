@@ -91,6 +91,9 @@ class CheckpointSpec(Section):
     )
 
 
+_LANCE: Final = ("uri", "namespace", "table")
+
+
 def _is_read_and_written(fmt: str, *fields: str) -> str:
     """Say in CEL that a table is the source, or a member of the union, and the sink."""
     in_union = f"self.source.union.exists(member, {is_same_table(fmt, 'member', 'self.sink', *fields)})"
@@ -269,23 +272,24 @@ class Spec(Section):
         *SPARK_RULES,
         Rule(
             f"!{is_given('union', 'self.source')} || "
-            f"({_is_read_once('iceberg', 'catalog', 'table')} && {_is_read_once('lance', 'uri')})",
+            f"({_is_read_once('iceberg', 'catalog', 'table')} && {_is_read_once('lance', *_LANCE)})",
             "a table is named twice, so that its rows would come twice; name it once",
             "source.union",
         ),
         Rule(
             "self.sink.mode == 'AddColumns' || "
-            f"(!({_is_read_and_written('iceberg', 'catalog', 'table')}) && !({_is_read_and_written('lance', 'uri')}))",
+            f"(!({_is_read_and_written('iceberg', 'catalog', 'table')}) && !({_is_read_and_written('lance', *_LANCE)}))",
             "source and sink are one table: what a run appends would be the next one's input; use another table, or add columns "
             "to its rows (sink.mode: AddColumns)",
         ),
         Rule(
             # Whether there is a slash at the end does not matter.
-            f"self.sink.mode != 'AddColumns' || ({is_same_table('lance', 'self.source', 'self.sink')} && "
-            "(self.source.lance.uri + '/').startsWith(self.sink.lance.uri) && "
-            f"(self.sink.lance.uri + '/').startsWith(self.source.lance.uri) && !{is_given('version', 'self.source.lance')})",
+            f"self.sink.mode != 'AddColumns' || ({is_same_table('lance', 'self.source', 'self.sink', 'namespace', 'table')} && "
+            f"(!{is_given('uri', 'self.sink.lance')} || ((self.source.lance.uri + '/').startsWith(self.sink.lance.uri) && "
+            "(self.sink.lance.uri + '/').startsWith(self.source.lance.uri))) && "
+            f"!{is_given('version', 'self.source.lance')})",
             "sink.mode: AddColumns adds columns to the rows that are read: name the dataset of the sink as the source, too "
-            "(source.lance.uri), without a version",
+            "(source.lance), without a version",
         ),
         Rule(
             "self.sink.mode != 'AddColumns' || self.steps.size() > 0",

@@ -1,11 +1,13 @@
-"""The settings file of the operator or the local runner: catalogs and storage, with their credentials.
+"""The settings file of the operator or the local runner: catalogs, Lance namespaces and storage, with their credentials.
 
-Manifests name catalogs; how to reach one stands here and only here. Drivers are handed the storage part, never the catalogs.
+Manifests name catalogs and namespaces; how to reach one stands here and only here. Drivers are handed the storage part, and
+neither of them.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Never, Self
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Final, Literal, Never, Self, TypeVar
 
 from pydantic import ConfigDict, Discriminator, Field, GetPydanticSchema, Tag, field_validator, model_validator
 
@@ -143,31 +145,71 @@ _Entry = Annotated[
 ]
 
 
+class NamespaceSettings(SettingsSection):
+    """One Lance namespace, which leads from the names of tables to their URIs."""
+
+    type: Literal["directory", "rest"]
+    root: str | None = Field(default=None, description="directory: the folder of the tables, e.g. s3://bucket/tables.")
+    uri: str | None = Field(default=None, description="rest: the server, e.g. https://namespace.example.com.")
+    token: Secret | None = Field(default=None, description="rest: a bearer token.")
+    headers: dict[str, Secret] = Field(default_factory=dict, description="rest: sent with each request, e.g. x-api-key.")
+    grants: tuple[CatalogGrant, ...] = Field(
+        default=(), description="Cluster: as the grants of a catalog, of tables as they are called in the namespace."
+    )
+
+    @model_validator(mode="after")
+    def _has_what_its_type_needs(self) -> NamespaceSettings:
+        if self.type == "directory" and (self.root is None or self.uri or self.token or self.headers):
+            raise ValueError("a directory namespace needs a root, and takes no uri, token or headers")
+        if self.type == "rest" and (self.root is not None or not (self.uri or "").startswith(("http://", "https://"))):
+            raise ValueError("a rest namespace needs a uri (https://... or http://...), and takes no root")
+        return self
+
+    @property
+    def address(self) -> str:
+        """Where it is asked; for a server, where credentials are sent."""
+        return self.root or self.uri or ""
+
+
+_Named = Literal["catalogs", "namespaces"]
+_Granting = TypeVar("_Granting", bound=CatalogSettings | NamespaceSettings)
+_ONE_OF: Final[Mapping[_Named, str]] = {"catalogs": "catalog", "namespaces": "Lance namespace"}
+
+
 class Settings(StorageSettings):
     """The whole settings file."""
 
     catalogs: dict[str, _Entry] = Field(default_factory=dict)
+    namespaces: dict[str, NamespaceSettings] = Field(default_factory=dict)
 
     def catalog(self, name: str) -> CatalogSettings:
         """Return how to reach a catalog. NeedsChange if there is none of this name."""
-        entry = self.catalogs.get(name)
-        if entry is None:
-            known = ", ".join(sorted(name for name, catalog in self.catalogs.items() if self._may_use_some_of(catalog))) or "none"
-            example = f'catalogs: {{{name}: {{type: rest, uri: "https://catalog.example.com"}}}}'
-            if self.tenant is None:
-                example += f', or catalogs: {{{name}: {{type: sql, uri: "sqlite:///catalog.db", warehouse: warehouse}}}}'
-            raise NeedsChange(
-                reasons.MANIFEST_INVALID,
-                f"there is no catalog {name!r} (there are: {known}); add it to {self.place.name('catalogs')}, e.g. {example}",
-            )
-        return entry
+        ways = [f'{name}: {{type: rest, uri: "https://catalog.example.com"}}']
+        if self.tenant is None:
+            ways.append(f'{name}: {{type: sql, uri: "sqlite:///catalog.db", warehouse: warehouse}}')
+        return self._named("catalogs", name, self.catalogs, ways)
 
-    def check_grant(self, catalog: str, table: str, *, overwrites: bool = False) -> None:
+    def namespace(self, name: str) -> NamespaceSettings:
+        """Return how to reach a Lance namespace. NeedsChange if there is none of this name."""
+        ways = [f"{name}: {{type: directory, root: {root}}}" for root in ("s3://bucket/tables", "tables")]
+        return self._named("namespaces", name, self.namespaces, ways[: 1 if self.tenant is not None else 2])
+
+    def _named(self, field: _Named, name: str, entries: Mapping[str, _Granting], ways: Iterable[str]) -> _Granting:
+        if (entry := entries.get(name)) is not None:
+            return entry
+        known = ", ".join(sorted(name for name, one in entries.items() if self._may_use_some_of(one))) or "none"
+        example = ", or ".join(f"{field}: {{{way}}}" for way in ways)
+        raise NeedsChange(
+            reasons.MANIFEST_INVALID,
+            f"there is no {_ONE_OF[field]} {name!r} (there are: {known}); add it to {self.place.name(field)}, e.g. {example}",
+        )
+
+    def check_grant(self, name: str, table: str, *, overwrites: bool = False, field: _Named = "catalogs") -> None:
         """Refuse a table that is not granted to whom the settings are used for, or whose catalog there is not: NeedsChange.
 
-        `overwrites`: it is to be overwritten, which a grant allows only where it says so.
+        `overwrites`: it is to be overwritten, which a grant allows only where it says so. `field`: where the name is one.
         """
-        entry, tenant = self.catalog(catalog), self.tenant
+        entry, tenant = self.catalog(name) if field == "catalogs" else self.namespace(name), self.tenant
         if tenant is None or (tenant.is_only and not entry.grants):
             return
         granted = [grant for grant in entry.grants if tenant.is_granted(grant.namespaces) and is_named(table, grant.tables)]
@@ -176,18 +218,18 @@ class Settings(StorageSettings):
             more = ", overwrites: true" if overwrites else ""
             raise NeedsChange(
                 reasons.ACCESS_NOT_GRANTED,
-                f"writes of the namespace {tenant.namespace} may not {may_not} the table {table} of the catalog {catalog!r}; "
-                f"the administrator of the operator can grant it: {{namespaces: [{tenant.namespace}], tables: [{table}]"
-                f"{more}}} in {self.place.name(f'catalogs.{catalog}.grants')}",
+                f"writes of the namespace {tenant.namespace} may not {may_not} the table {table} of the {_ONE_OF[field]} "
+                f"{name!r}; the administrator of the operator can grant it: {{namespaces: [{tenant.namespace}], tables: [{table}]"
+                f"{more}}} in {self.place.name(f'{field}.{name}.grants')}",
             )
 
-    def _may_use_some_of(self, catalog: CatalogSettings) -> bool:
+    def _may_use_some_of(self, entry: CatalogSettings | NamespaceSettings) -> bool:
         tenant = self.tenant
-        if tenant is None or (tenant.is_only and not catalog.grants):
+        if tenant is None or (tenant.is_only and not entry.grants):
             return True
-        return any(tenant.is_granted(grant.namespaces) for grant in catalog.grants)
+        return any(tenant.is_granted(grant.namespaces) for grant in entry.grants)
 
     def for_drivers(self) -> StorageSettings:
-        """Return what a driver may know: storage and Kafka clusters, no catalogs."""
+        """Return what a driver may know: storage and Kafka clusters, no catalogs or namespaces."""
         storage = StorageSettings(storage=self.storage, kafka=self.kafka).found_in(self.place).with_keys(self.handed)
         return storage if self._allows_paths else storage.in_buckets_only()

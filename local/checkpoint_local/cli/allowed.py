@@ -39,6 +39,8 @@ def claims_of(settings: Settings) -> tuple[str, ...]:
             found.append(f"the passwords that the database's client finds by itself {to}")
         if isinstance(catalog, AwsIdentity) and catalog.credentials is not None:
             found.append(f"the identity of this machine {to}")
+    for name, namespace in settings.namespaces.items():
+        found += [f"{what} for namespaces.{name}, {_without_user(namespace.address)}" for what in _references(namespace)]
     for entry in settings.storage:
         to = f"for {entry.prefix}" + (f", {_without_user(entry.endpoint)}" if entry.endpoint is not None else "")
         found += [f"{what} {to}" for what in _references(entry)]
@@ -80,8 +82,9 @@ def _note(path: Path, folder: Path) -> Path:
 def _references(section: BaseModel) -> Iterator[str]:
     for name in type(section).model_fields:
         value = getattr(section, name)
-        if isinstance(value, SecretRef):
-            yield f"the variable {value.env}" if value.env is not None else f"the file {value.file}"
+        for one in value.values() if isinstance(value, dict) else (value,):
+            if isinstance(one, SecretRef):
+                yield f"the variable {one.env}" if one.env is not None else f"the file {one.file}"
     if isinstance(section, StorageEntry) and section.service_account_file is not None:
         yield f"the file {section.service_account_file}"
     if isinstance(section, KafkaEntry):

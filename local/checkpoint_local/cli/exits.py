@@ -12,6 +12,7 @@ from typing import Final
 from rich.console import Console
 
 from checkpoint_commit.catalogs.vended import with_keys_of_tables
+from checkpoint_commit.lance.namespaces import located
 from checkpoint_control.decision.actions import Finish, Stall
 from checkpoint_control.views.reason_texts import with_command
 from checkpoint_local.cli import exits
@@ -65,8 +66,9 @@ def _code_of_reason(reason: str) -> int:
 def read_files(file: Path, settings_file: Path | None, console: Console) -> tuple[CheckpointedWrite, Settings] | None:
     """Return manifest and settings; None, having said why, if one of the files is wrong (`exits.MANIFEST_WRONG`)."""
     try:
-        manifest = load_manifest(file)
-        return manifest, with_keys_of_tables(manifest.spec, load_settings(find_settings(settings_file, file)))
+        manifest, settings = load_manifest(file), load_settings(find_settings(settings_file, file))
+        spec = located(manifest.spec, settings)
+        return manifest.model_copy(update={"spec": spec}), with_keys_of_tables(spec, settings)
     except CheckpointError as error:
         say_error(error, console)
         return None

@@ -180,7 +180,7 @@ def _absolute_uri(uri: str, folder: Path) -> str:
 
 
 def _settings_absolute(settings: Settings, folder: Path) -> Settings:
-    """Make sqlite files and local warehouses of catalogs relative to the settings file's folder."""
+    """Make sqlite files and local warehouses of catalogs, and folders of namespaces, relative to the settings file's folder."""
     catalogs = {}
     for name, catalog in settings.catalogs.items():
         update = {}
@@ -200,7 +200,13 @@ def _settings_absolute(settings: Settings, folder: Path) -> Settings:
                 )
             update["uri"] = with_file(catalog.uri, file)
         catalogs[name] = catalog.model_copy(update=update)
-    return settings.model_copy(update={"catalogs": catalogs})
+    namespaces = {}
+    for name, namespace in settings.namespaces.items():
+        if namespace.root is not None and (why := why_not_expanded(namespace.root)) is not None:
+            raise NeedsChange(reasons.MANIFEST_INVALID, f"namespaces.{name}.root: {why}")
+        root = namespace.root and _absolute_uri(namespace.root, folder)
+        namespaces[name] = namespace.model_copy(update={"root": root})
+    return settings.model_copy(update={"catalogs": catalogs, "namespaces": namespaces})
 
 
 def _warehouse(name: str, path: str) -> str:

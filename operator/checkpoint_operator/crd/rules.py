@@ -31,7 +31,7 @@ _IN_UNIONS: Final = ("files", "iceberg", "lance")
 _FIXED_FIELDS: Final = {
     "files": (("format", "paths", "compression", "partitions"), ()),
     "iceberg": (("catalog", "table"), ("snapshotId", "branch")),
-    "lance": (("uri",), ("version",)),
+    "lance": ((), ("uri", "namespace", "table", "version")),
     "kafka": (("startingOffsets", "format", "metadata"), ("topics", "pattern")),
 }
 _FIXED_CSV_FIELDS: Final = ("header", "multiLine", "escape")

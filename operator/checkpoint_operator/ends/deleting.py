@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from checkpoint_commit.ports import Sink
 from checkpoint_control.writes.deletion import DeletionOutcome, Kept, delete_write, keep_from_landing, retain_write
-from checkpoint_control.writes.registration import sink_of, write_to_delete
+from checkpoint_control.writes.registration import sink_to_end, write_to_delete
 from checkpoint_operator.crd.status_model import Status
 from checkpoint_operator.kube.api import Conflict, KubeApi
 from checkpoint_operator.objects import confirm_object, has_spec, manifest_of, named_object, owner_of, refuse_own_disk
@@ -107,7 +107,7 @@ class ObjectDeletion:
             uid = write_to_delete(store, named_object(self.cluster, owner), spec)
             if uid is None:
                 return None
-            ended = self._end(store, uid, self.open_sink(owner.namespace, spec.sink), spec, owner)
+            ended = self._end(store, uid, self.open_sink(owner.namespace, sink_to_end(store, uid, spec.sink)), spec, owner)
         except CheckpointError as error:
             if isinstance(error, ManifestInvalid) and not status.attempt:
                 return None  # it was never accepted, so nothing was begun
@@ -116,7 +116,7 @@ class ObjectDeletion:
 
     def end_former(self, namespace: str, store: ObjectStore, uid: str, spec: Spec) -> None:
         """End what is left of a write that an earlier object of this name began. NeedsChange if a person must act first."""
-        sink = sink_of(store, uid) or spec.sink
+        sink = sink_to_end(store, uid, spec.sink)
         ended = retain_write(store, uid, self.open_sink(namespace, sink))
         if isinstance(ended, Kept):
             what = f"the write {uid}, which an earlier object of this name began, cannot be ended"

@@ -26,7 +26,7 @@ KNOWN: Final[Mapping[str, str]] = {
     "checkpoint_formats.kafka.cluster.client_properties": _AT_OPENING,
     "checkpoint_protocol.places.outputs.refuse": _BY_VALIDATE,
     "checkpoint_protocol.places.setting_values.read": _AT_OPENING,
-    "checkpoint_protocol.places.settings.catalog": _AT_OPENING,
+    "checkpoint_protocol.places.settings._named": _AT_OPENING,
     "checkpoint_protocol.places.source_paths.locate": _AT_OPENING,
     "checkpoint_protocol.places.storage._refuse_tokens_of_others": _AT_OPENING,
     "checkpoint_protocol.places.storage.disk_path": _AT_OPENING,

@@ -118,7 +118,7 @@ def test_a_manifest_is_told_what_is_expected_where(spec: dict[str, Any], said: s
             "catalogs.a.grants.0.tabels: unknown field; did you mean 'tables'?",
         ),
         ({"storage": [{"prefix": "s3://b/", "endpiont": "x"}]}, "storage.0.endpiont: unknown field; did you mean 'endpoint'?"),
-        ({"lake": {}}, "lake: unknown field; known here: catalogs, kafka, storage"),
+        ({"lake": {}}, "lake: unknown field; known here: catalogs, kafka, namespaces, storage"),
     ],
 )
 def test_a_settings_file_is_told_what_was_meant_or_what_there_is(document: Any, said: str) -> None:

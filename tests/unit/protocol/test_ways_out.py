@@ -104,6 +104,10 @@ def use_catalog(read: Settings) -> object:
     return read.catalog("lake")
 
 
+def use_namespace(read: Settings) -> object:
+    return read.namespace("lake")
+
+
 def use_bucket(read: Settings) -> object:
     return entry_of("s3://in/a", read)
 
@@ -121,6 +125,12 @@ Sections = Mapping[str, Any]
 #: What the settings are used for, the wrong ones, what is said of them, and the settings after each thing that it says.
 SETTINGS: Final[list[tuple[Callable[[Settings], object], Sections, str, list[Sections]]]] = [
     (use_catalog, {}, "there is no catalog 'lake' (there are: none); add it to", [{"catalogs": {"lake": _LAKE}}]),
+    (
+        use_namespace,
+        {},
+        "there is no Lance namespace 'lake' (there are: none); add it to",
+        [{"namespaces": {"lake": {"type": "directory", "root": root}}} for root in ("s3://bucket/tables", "tables")],
+    ),
     (
         use_bucket,
         {},

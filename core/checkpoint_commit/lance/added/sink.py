@@ -69,7 +69,7 @@ class ColumnsSink:
         def derive(spec: Spec) -> Spec:
             assert spec.source.lance is not None
             lance_source = LanceSource(
-                uri=spec.source.lance.uri, version=needed.at_version, split_size=spec.source.lance.split_size
+                uri=spec.source.lance.location, version=needed.at_version, split_size=spec.source.lance.split_size
             )
             checkpoint = spec.checkpoint.model_copy(update={"maximum_rows": None})  # a fragment is one file
             changes = {"source": Source(lance=lance_source), "steps": (), "on_row_error": "Fail", "checkpoint": checkpoint}

@@ -13,6 +13,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, JsonValue
 
+from checkpoint_protocol import reasons
 from checkpoint_protocol.manifest.quantities import Size
 from checkpoint_protocol.manifest.rules import Rule, count_of_given, exactly_one_of, is_given, none_is, text
 from checkpoint_protocol.manifest.sections import Section, SparkPath, Uri, is_absent
@@ -175,6 +176,8 @@ class IcebergSource(IcebergTableName):
 
 class LanceSource(LanceDatasetPlace):
     """A Lance dataset, at the version that is current when the epoch's first driver lists its fragments."""
+
+    missing: ClassVar[str] = reasons.SOURCE_MISSING
 
     version: int | None = Field(
         default=None, ge=1, exclude_if=is_absent, description="Read this version, even if the dataset has newer ones."

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 import yaml
 from rich.console import Console
 
+from checkpoint_commit.lance.namespaces import located
 from checkpoint_commit.sinks.registry import find_committed, format_of
 from checkpoint_control.validation.checks import check_all
 from checkpoint_control.validation.report import Bounds, ColumnType, Findings, Prediction, Problem, Report
@@ -44,6 +45,8 @@ def report_of(manifest_of: Callable[[], CheckpointedWrite], settings_of: Callabl
     manifest = _try(manifest_of, "", findings)
     settings = _try(settings_of, "settings", findings)
     if manifest is not None and settings is not None:
+        named, known = manifest, settings
+        manifest = _try(lambda: named.model_copy(update={"spec": located(named.spec, known)}), "spec", findings) or named
         _check_committed(manifest, settings, file, findings)
     _try(check_java, "java", findings)
     return check_all(manifest, settings, findings)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, Never, Self
 
 from pydantic import ConfigDict, Discriminator, Field, GetPydanticSchema, Tag, field_validator, model_validator
+from pydantic_core import PydanticOmit
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
@@ -32,6 +33,9 @@ class CatalogGrant(SettingsSection):
 
 class _CatalogSettings(SettingsSection):
     """One Iceberg catalog, of any type."""
+
+    # A type has a default for code only: in a file, it tells the entries apart.
+    model_config = ConfigDict(json_schema_extra=lambda schema: schema["required"].append("type"))
 
     warehouse: str | None = Field(default=None, description="The location of new tables (a name, for some REST catalogs).")
     grants: tuple[CatalogGrant, ...] = Field(
@@ -117,6 +121,10 @@ class GlueCatalogSettings(_CatalogSettings, AwsIdentity):
 CatalogSettings = SqlCatalogSettings | RestCatalogSettings | GlueCatalogSettings
 
 
+def _is_in_no_schema(*_: Any) -> Never:
+    raise PydanticOmit
+
+
 class _OfNoType(SettingsSection):
     """Taken by none: says which types there are, and nothing of fields that depend on it."""
 
@@ -133,7 +141,7 @@ _Entry = Annotated[
     Annotated[SqlCatalogSettings, Tag(f"{UNION_MARK}sql")]
     | Annotated[RestCatalogSettings, Tag(f"{UNION_MARK}rest")]
     | Annotated[GlueCatalogSettings, Tag(f"{UNION_MARK}glue")]
-    | Annotated[Never, GetPydanticSchema(lambda _, schema_of: schema_of(_OfNoType)), Tag(UNION_MARK)],
+    | Annotated[Never, GetPydanticSchema(lambda _, schema_of: schema_of(_OfNoType), _is_in_no_schema), Tag(UNION_MARK)],
     Discriminator(_tag_of),
 ]
 

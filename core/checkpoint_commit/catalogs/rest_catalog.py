@@ -7,7 +7,7 @@ nothing else; it is told by a list of what is taken, because pyiceberg may know 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import unquote, urljoin, urlsplit
 
@@ -27,16 +27,22 @@ _PREFIX: Final = "prefix"
 _SEPARATOR: Final = "namespace-separator"
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
+Sign = Callable[[PreparedRequest], None]
+
 
 class BoundedRestCatalog(RestCatalog):
     """Its requests end, those for a token and for the catalog's configuration too, which are sent while it is made.
 
-    An answer of more than `most_answer_bytes` is refused, and one that sends us to another server: NeedsChange.
+    An answer of more than `most_answer_bytes` is refused, and one that sends us to another server: NeedsChange. `sign`: called
+    with each request before it is sent. (What signs for pyiceberg sends without a timeout, and up to ten times.)
     """
 
-    def __init__(self, name: str, answer_within_s: float, most_answer_bytes: int, **properties: str) -> None:
+    def __init__(
+        self, name: str, answer_within_s: float, most_answer_bytes: int, sign: Sign | None = None, **properties: str
+    ) -> None:
         self._answer_within_s = answer_within_s
         self._most_answer_bytes = most_answer_bytes
+        self._sign = sign
         super().__init__(name, **properties)
 
     def _create_legacy_oauth2_auth_manager(self, session: Session) -> AuthManager:
@@ -64,7 +70,7 @@ class BoundedRestCatalog(RestCatalog):
 
     def _bound(self, session: Session, field: str = "uri") -> None:
         for scheme in ("http://", "https://"):
-            session.mount(scheme, _BoundedAdapter(self.name, field, self._answer_within_s, self._most_answer_bytes))
+            session.mount(scheme, _BoundedAdapter(self.name, field, self._answer_within_s, self._most_answer_bytes, self._sign))
 
 
 class _BoundedAdapter(HTTPAdapter):
@@ -73,15 +79,20 @@ class _BoundedAdapter(HTTPAdapter):
     `field`: of the catalog's settings, where the address stands.
     """
 
-    def __init__(self, catalog: str, field: str, answer_within_s: float, most_answer_bytes: int) -> None:
+    def __init__(
+        self, catalog: str, field: str, answer_within_s: float, most_answer_bytes: int, sign: Sign | None = None
+    ) -> None:
         super().__init__(max_retries=0)
         self._catalog = catalog
         self._field = field
+        self._sign = sign
         self._timeout_s = (min(CONNECT_WITHIN_S, answer_within_s), answer_within_s)
         self._most_answer_bytes = most_answer_bytes
 
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
         kwargs["timeout"] = kwargs.get("timeout") or self._timeout_s
+        if self._sign is not None:
+            self._sign(request)
         response = super().send(request, *args, **kwargs)
         self._refuse_redirect(str(request.url), response)
         self._read(response, self._most_answer_bytes)

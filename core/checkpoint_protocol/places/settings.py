@@ -57,23 +57,6 @@ class SqlCatalogSettings(_CatalogSettings):
     warehouse: str = Field(description="The location of new tables.")
 
 
-class RestCatalogSettings(_CatalogSettings):
-    """A catalog of Iceberg's REST protocol."""
-
-    type: Literal["rest"] = "rest"
-    uri: str = Field(min_length=1, repr=False)
-    credential: Secret | None = Field(default=None, description="Client id and secret, as id:secret.")
-    token: Secret | None = Field(default=None, description="A bearer token.")
-    scope: str | None = Field(default=None, description="Asked for with a token, as are audience and resource.")
-    audience: str | None = None
-    resource: str | None = None
-    oauth2_server_uri: str | None = Field(
-        default=None,
-        repr=False,
-        description="Where tokens for the credential are asked for. If absent, at the catalog itself (v1/oauth/tokens).",
-    )
-
-
 class AwsIdentity(SettingsSection):
     """As whom AWS is asked."""
 
@@ -95,6 +78,40 @@ class AwsIdentity(SettingsSection):
             )
         if self.credentials is not None and any(key is not None for key in (*keys, self.session_token)):
             raise ValueError("keys or credentials: ambient are expected, not both")
+        return self
+
+
+class Signing(AwsIdentity):
+    """SigV4: how requests are signed for AWS."""
+
+    name: str = Field(min_length=1, description="Of the service: s3tables, glue or execute-api.")
+
+
+class RestCatalogSettings(_CatalogSettings):
+    """A catalog of Iceberg's REST protocol."""
+
+    type: Literal["rest"] = "rest"
+    uri: str = Field(min_length=1, repr=False)
+    credential: Secret | None = Field(default=None, description="Client id and secret, as id:secret.")
+    token: Secret | None = Field(default=None, description="A bearer token.")
+    scope: str | None = Field(default=None, description="Asked for with a token, as are audience and resource.")
+    audience: str | None = None
+    resource: str | None = None
+    oauth2_server_uri: str | None = Field(
+        default=None,
+        repr=False,
+        description="Where tokens for the credential are asked for. If absent, at the catalog itself (v1/oauth/tokens).",
+    )
+    signing: Signing | None = Field(
+        default=None,
+        description="Instead of credential and token: requests are signed for AWS (SigV4). Has region, the name of the service "
+        "(s3tables, glue or execute-api), and access_key_id and secret_access_key (and session_token), or credentials: ambient.",
+    )
+
+    @model_validator(mode="after")
+    def _has_one_way_in(self) -> Self:
+        if self.signing is not None and (self.credential is not None or self.token is not None):
+            raise ValueError("signing, or credential and token are expected, not both")
         return self
 
 

@@ -37,7 +37,8 @@ def claims_of(settings: Settings) -> tuple[str, ...]:
         found += [f"{what} {to}" for what in _references(catalog)]
         if catalog.type == "sql" and not catalog.uri.startswith("sqlite:"):
             found.append(f"the passwords that the database's client finds by itself {to}")
-        if isinstance(catalog, AwsIdentity) and catalog.credentials is not None:
+        identity = catalog.signing if catalog.type == "rest" else catalog
+        if isinstance(identity, AwsIdentity) and identity.credentials is not None:
             found.append(f"the identity of this machine {to}")
     for entry in settings.storage:
         to = f"for {entry.prefix}" + (f", {_without_user(entry.endpoint)}" if entry.endpoint is not None else "")
@@ -82,6 +83,8 @@ def _references(section: BaseModel) -> Iterator[str]:
         value = getattr(section, name)
         if isinstance(value, SecretRef):
             yield f"the variable {value.env}" if value.env is not None else f"the file {value.file}"
+        elif isinstance(value, BaseModel):
+            yield from _references(value)
     if isinstance(section, StorageEntry) and section.service_account_file is not None:
         yield f"the file {section.service_account_file}"
     if isinstance(section, KafkaEntry):

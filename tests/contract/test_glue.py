@@ -26,7 +26,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.places.setting_values import SETTINGS_FILE
-from checkpoint_protocol.places.settings import GlueCatalogSettings, Settings
+from checkpoint_protocol.places.settings import GlueCatalogSettings, RestCatalogSettings, Settings, Signing
 from checkpoint_protocol.store.object_store import open_store
 from devtools.glue_server import GlueServer
 from devtools.ports import LOOPBACK, free_port
@@ -203,13 +203,16 @@ def test_the_account_of_the_catalog_is_named_in_each_request(glue_server: GlueSe
     assert json.loads(asked[0]) == {"CatalogId": "123456789012"}
 
 
-def test_without_boto3_the_way_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["glue", "rest"])
+def test_without_boto3_the_way_out_is_said(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3.session", None)
     monkeypatch.delitem(sys.modules, "checkpoint_commit.catalogs.glue_catalog", raising=False)
-    entry = GlueCatalogSettings.model_validate(GLUE)
+    glue = GlueCatalogSettings.model_validate(GLUE)
+    signing = {name: value for name, value in GLUE.items() if name != "type"} | {"name": "glue"}
+    rest = RestCatalogSettings(uri=glue.uri, signing=Signing.model_validate(signing))
 
     with pytest.raises(NeedsChange, match=r"checkpointed-writes\[glue\]"):
-        open_catalog("lake", Settings(catalogs={"lake": entry}))
+        open_catalog("lake", Settings(catalogs={"lake": glue if kind == "glue" else rest}))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 
 from checkpoint_commit.catalogs.named import CatalogBook
 from checkpoint_commit.iceberg.table import PyicebergTable
@@ -18,7 +22,7 @@ from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.store.object_store import open_store
 from devtools.rest_catalog import RestCatalog
-from tests.support.catalog_front import TOKENS, Front
+from tests.support.catalog_front import TOKENS, Asked, Front
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.places import IcebergPlace, on_disk
 from tests.support.waiting import patience
@@ -129,3 +133,50 @@ def test_a_server_of_tokens_that_does_not_answer_is_given_up_and_asked_once(fron
 
     assert isinstance(error, Retryable)
     assert [asked.path for asked in front.asked] == [TOKENS]
+
+
+# --- signatures -----------------------------------------------------------------------------------------------------------
+
+SIGNING = {"region": "eu-central-1", "name": "s3tables", "access_key_id": "key", "secret_access_key": "geheim"}
+
+
+def is_signed(asked: Asked, front: Front, signing: dict[str, str]) -> bool:
+    """Whether botocore, with these keys, signs what has arrived in the same way."""
+    given, of_body = asked.headers["authorization"], hashlib.sha256(asked.body).hexdigest()
+    names = given.partition("SignedHeaders=")[2].partition(",")[0].split(";")
+    assert {name for name in asked.headers if name.startswith("x-amz-")} < set(names)
+    headers = {name: asked.headers[name] for name in names} | {"x-amz-content-sha256": of_body}
+    request = AWSRequest(method=asked.method, url=f"{front.url}{asked.path}", headers=headers, data=asked.body)
+    request.context["timestamp"] = asked.headers["x-amz-date"]
+    keys = Credentials(signing["access_key_id"], signing["secret_access_key"])
+    signer = SigV4Auth(keys, signing["name"], signing["region"])
+    signature = signer.signature(signer.string_to_sign(request, signer.canonical_request(request)), request)
+    return (
+        given == f"AWS4-HMAC-SHA256 Credential={signer.scope(request)}, SignedHeaders={';'.join(names)}, Signature={signature}"
+        and asked.headers.get("x-amz-security-token") == signing.get("session_token")
+    )
+
+
+@pytest.mark.parametrize("more", [{}, {"session_token": "session"}], ids=["keys", "keys of a session"])
+def test_a_write_whose_requests_are_signed_commits_once(
+    more: dict[str, str], front: Front, rest_catalog: RestCatalog, tmp_path: Path
+) -> None:
+    signing = SIGNING | more
+    front.refuses = lambda asked: None if is_signed(asked, front, signing) else 403
+    warehouse = "arn:aws:s3tables:eu-central-1:111122223333:bucket/lake"
+
+    write_through(settings_of(front, signing=signing, warehouse=warehouse), rest_catalog, tmp_path)
+
+    assert all(asked.status != 403 for asked in front.asked)
+    assert {"GET", "POST"} <= {asked.method for asked in front.asked}
+    assert any("?warehouse=arn" in asked.path for asked in front.asked)
+
+
+def test_a_signature_with_another_key_is_said_to_be_refused(front: Front) -> None:
+    front.refuses = lambda asked: None if is_signed(asked, front, SIGNING) else 403
+
+    with pytest.raises(NeedsChange) as caught:
+        CatalogBook(settings_of(front, signing=SIGNING | {"secret_access_key": "another"})).open("test")
+
+    assert caught.value.reason == reasons.CREDENTIALS_REFUSED
+    assert CatalogBook(settings_of(front, signing=SIGNING)).open("test").name == "test"

@@ -383,6 +383,9 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/protocol/test_settings.py::test_keys_that_a_library_would_complete_from_this_machine_are_refused": (
         "lacks {}: give it {}",
     ),
+    "unit/protocol/test_handed_keys.py::test_a_prefix_of_which_no_catalog_hands_out_keys_is_refused_with_the_way_out": (
+        "give other places, such as that of the checkpoint, an entry of their own with a longer prefix",
+    ),
     "unit/protocol/test_settings.py::test_the_account_of_a_uri_is_nobody_elses": ("says account_name: {}; correct one of them",),
     "unit/protocol/test_uris.py::test_a_uri_of_an_old_client_of_azure_is_opened_as_the_message_says": (
         "no library here knows it any more; write abfss://container@account.dfs.core.windows.net/path",

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from boto3.session import Session
 from botocore.config import Config
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchPropertyException
 from pyiceberg.table import Table
 
+from checkpoint_commit.catalogs.aws import session_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, one_line
-from checkpoint_protocol.places.setting_values import SettingsPlace, reveal
+from checkpoint_protocol.places.setting_values import SettingsPlace
 from checkpoint_protocol.places.settings import GlueCatalogSettings
 
 
@@ -43,12 +43,6 @@ def open_glue(
     **properties: str,
 ) -> BoundedGlueCatalog:
     """Return the catalog of an entry; nothing is asked yet. Each request is sent once, and given up after silence."""
-
-    def secret(field: str) -> str | None:
-        value = getattr(entry, field)
-        return None if value is None else reveal(value, place.name(f"catalogs.{name}.{field}"))
-
-    session = Session(secret("access_key_id"), secret("secret_access_key"), secret("session_token"), entry.region)
     config = Config(
         connect_timeout=connect_within_s,
         read_timeout=answer_within_s,
@@ -56,7 +50,7 @@ def open_glue(
         # The settings say where Glue is, not a variable or a file of whoever runs this.
         ignore_configured_endpoint_urls=True,
     )
-    client = session.client("glue", endpoint_url=entry.endpoint, config=config)
+    client = session_of(entry, place, f"catalogs.{name}").client("glue", endpoint_url=entry.endpoint, config=config)
     if entry.catalog_id is not None:
 
         def name_catalog(params: dict[str, Any], **_: Any) -> None:

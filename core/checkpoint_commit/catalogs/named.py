@@ -23,6 +23,7 @@ from requests.exceptions import RequestException
 from sqlalchemy import Connection, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
+from checkpoint_commit.catalogs.aws import is_of_aws, is_refusal, signer_of
 from checkpoint_commit.catalogs.rest_catalog import CONNECT_WITHIN_S, BoundedRestCatalog
 from checkpoint_commit.catalogs.sqlite_files import sqlite_file
 from checkpoint_formats.iceberg.file_io import CheckedFileIO, open_file_io
@@ -135,22 +136,6 @@ class _OwnFileIO:
 _UNKNOWN_TYPE: Final = re.compile(
     r"Unsupported field type|Could not parse .+ into an? \w+Type|Cannot deserialize bytes, type \w+"
 )
-_REFUSED_BY_AWS: Final = frozenset(
-    {
-        "AccessDenied",
-        "AccessDeniedException",
-        "ExpiredToken",
-        "ExpiredTokenException",
-        "IncompleteSignatureException",
-        "InvalidClientTokenId",
-        "InvalidSignatureException",
-        "MissingAuthenticationTokenException",
-        "NoCredentialsError",
-        "PartialCredentialsError",
-        "SignatureDoesNotMatch",
-        "UnrecognizedClientException",
-    }
-)
 _FIELD_PLACE: Final = re.compile(r"schemas\..+")
 
 
@@ -176,8 +161,11 @@ def open_catalog(
                 properties[field.replace("_", "-")] = text
     try:
         if entry.type == "rest":
+            signing = entry.signing
+            sign = signer_of(signing, settings.place, f"catalogs.{name}.signing") if signing is not None else None
+            is_vending = entry.credentials is not None
             catalog: Catalog = BoundedRestCatalog(
-                name, answer_within_s, most_metadata_bytes, is_vending=entry.credentials is not None, **properties
+                name, answer_within_s, most_metadata_bytes, sign, is_vending=is_vending, **properties
             )
         elif entry.type == "glue":
             from checkpoint_commit.catalogs.glue_catalog import open_glue
@@ -281,20 +269,17 @@ def translate_catalog_error(error: Exception, name: str, settings: SettingsPlace
     if isinstance(error, CheckpointError):
         return error
     text = one_line(error)
-    is_of_aws = type(error).__module__.startswith("botocore.")
-    if isinstance(error, UnauthorizedError | ForbiddenError | OAuthError) or (
-        is_of_aws and _code_of_aws(error) in _REFUSED_BY_AWS
-    ):
+    if isinstance(error, UnauthorizedError | ForbiddenError | OAuthError) or is_refusal(error):
         return NeedsChange(
             reasons.CREDENTIALS_REFUSED,
             f"the catalog {name!r} refused access: {text}; check its credentials: {settings.name(f'catalogs.{name}')}",
         )
-    uri = settings.name(f"catalogs.{name}" if is_of_aws else f"catalogs.{name}.uri")
+    uri = settings.name(f"catalogs.{name}" if is_of_aws(error) else f"catalogs.{name}.uri")
     if isinstance(error, ImportError):
         return NeedsChange(
             reasons.CATALOG_UNAVAILABLE,
             f"the catalog {name!r} needs a package that is not installed: {text}; for Postgres: checkpointed-writes[postgres], "
-            "for Glue: checkpointed-writes[glue]",
+            "for Glue and signed requests: checkpointed-writes[glue]",
         )
     if isinstance(error, SQLAlchemyError):
         cause = getattr(error, "orig", None)
@@ -306,12 +291,6 @@ def translate_catalog_error(error: Exception, name: str, settings: SettingsPlace
     elif not isinstance(error, RequestException | OSError):
         text = f"{type(error).__name__}: {text}"
     return Retryable(reasons.CATALOG_UNAVAILABLE, f"the catalog {name!r} did not answer: {text}; check its address: {uri}")
-
-
-def _code_of_aws(error: Exception) -> str:
-    """Return the code of what AWS has answered; the name of an error of the client itself."""
-    answer = getattr(error, "response", None)
-    return str(answer.get("Error", {}).get("Code")) if isinstance(answer, dict) else type(error).__name__
 
 
 def _of_warehouse(error: OSError, name: str, settings: SettingsPlace) -> CheckpointError | None:

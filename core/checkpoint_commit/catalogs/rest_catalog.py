@@ -10,7 +10,7 @@ nothing else; it is told by a list of what is taken, because pyiceberg may know 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import unquote, urljoin, urlsplit
 
@@ -33,19 +33,29 @@ _PREFIX: Final = "prefix"
 _SEPARATOR: Final = "namespace-separator"
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
+Sign = Callable[[PreparedRequest], None]
+
 
 class BoundedRestCatalog(RestCatalog):
     """Its requests end, those for a token and for the catalog's configuration too, which are sent while it is made.
 
-    An answer of more than `most_answer_bytes` is refused, and one that sends us to another server: NeedsChange. `is_vending`: the
-    keys that come with a table are taken, for its files; else nothing of them.
+    An answer of more than `most_answer_bytes` is refused, and one that sends us to another server: NeedsChange. `sign`: called
+    with each request before it is sent. (What signs for pyiceberg sends without a timeout, and up to ten times.) `is_vending`:
+    the keys that come with a table are taken, for its files; else nothing of them.
     """
 
     def __init__(
-        self, name: str, answer_within_s: float, most_answer_bytes: int, is_vending: bool = False, **properties: str
+        self,
+        name: str,
+        answer_within_s: float,
+        most_answer_bytes: int,
+        sign: Sign | None = None,
+        is_vending: bool = False,
+        **properties: str,
     ) -> None:
         self._answer_within_s = answer_within_s
         self._most_answer_bytes = most_answer_bytes
+        self._sign = sign
         self._is_vending = is_vending
         super().__init__(name, **properties)
 
@@ -80,10 +90,8 @@ class BoundedRestCatalog(RestCatalog):
 
     def _bound(self, session: Session, field: str = "uri") -> None:
         for scheme in ("http://", "https://"):
-            adapter = BoundedAdapter(
-                f"the catalog {self.name!r}", f"catalogs.{self.name}.{field}", self._answer_within_s, self._most_answer_bytes
-            )
-            session.mount(scheme, adapter)
+            title, place = f"the catalog {self.name!r}", f"catalogs.{self.name}.{field}"
+            session.mount(scheme, BoundedAdapter(title, place, self._answer_within_s, self._most_answer_bytes, self._sign))
 
 
 class BoundedAdapter(HTTPAdapter):
@@ -92,14 +100,17 @@ class BoundedAdapter(HTTPAdapter):
     `title`: what the server is called in messages; `place`: where its address stands in the settings.
     """
 
-    def __init__(self, title: str, place: str, answer_within_s: float, most_answer_bytes: int) -> None:
+    def __init__(self, title: str, place: str, answer_within_s: float, most_answer_bytes: int, sign: Sign | None = None) -> None:
         super().__init__(max_retries=0)
         self._title, self._place = title, place
+        self._sign = sign
         self._timeout_s = (min(CONNECT_WITHIN_S, answer_within_s), answer_within_s)
         self._most_answer_bytes = most_answer_bytes
 
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
         kwargs["timeout"] = kwargs.get("timeout") or self._timeout_s
+        if self._sign is not None:
+            self._sign(request)
         response = super().send(request, *args, **kwargs)
         self._refuse_redirect(str(request.url), response)
         self._read(response, self._most_answer_bytes)

@@ -177,7 +177,7 @@ def _ask_server(name: TableName, entry: NamespaceSettings, settings: Settings, w
         if answer.status_code in (401, 403):
             raise NeedsChange(
                 reasons.CREDENTIALS_REFUSED,
-                f"{title} refused access; check its credentials: {place}",
+                f"the Lance namespace {name.namespace!r} refused access; check its credentials: {place}",
             )
         answer.raise_for_status()
         found = answer.json()

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, Literal, Never, Self, TypeVar
 
 from pydantic import ConfigDict, Discriminator, Field, GetPydanticSchema, Tag, field_validator, model_validator
+from pydantic_core import PydanticOmit
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
@@ -35,6 +36,9 @@ class CatalogGrant(SettingsSection):
 class _CatalogSettings(SettingsSection):
     """One Iceberg catalog, of any type."""
 
+    # A type has a default for code only: in a file, it tells the entries apart.
+    model_config = ConfigDict(json_schema_extra=lambda schema: schema["required"].append("type"))
+
     warehouse: str | None = Field(default=None, description="The location of new tables (a name, for some REST catalogs).")
     grants: tuple[CatalogGrant, ...] = Field(
         default=(),
@@ -53,28 +57,6 @@ class SqlCatalogSettings(_CatalogSettings):
         description="An SQLAlchemy URI (sqlite:///..., postgresql+psycopg2://...), credentials included.",
     )
     warehouse: str = Field(description="The location of new tables.")
-
-
-class RestCatalogSettings(_CatalogSettings):
-    """A catalog of Iceberg's REST protocol."""
-
-    type: Literal["rest"] = "rest"
-    uri: str = Field(min_length=1, repr=False)
-    credential: Secret | None = Field(default=None, description="Client id and secret, as id:secret.")
-    token: Secret | None = Field(default=None, description="A bearer token.")
-    scope: str | None = Field(default=None, description="Asked for with a token, as are audience and resource.")
-    audience: str | None = None
-    resource: str | None = None
-    credentials: Literal["vended"] | None = Field(
-        default=None,
-        description="The keys that it hands out with a table are taken for its files, where the storage entry that covers them "
-        "says credentials: vended, too.",
-    )
-    oauth2_server_uri: str | None = Field(
-        default=None,
-        repr=False,
-        description="Where tokens for the credential are asked for. If absent, at the catalog itself (v1/oauth/tokens).",
-    )
 
 
 class AwsIdentity(SettingsSection):
@@ -101,6 +83,45 @@ class AwsIdentity(SettingsSection):
         return self
 
 
+class Signing(AwsIdentity):
+    """SigV4: how requests are signed for AWS."""
+
+    name: str = Field(min_length=1, description="Of the service: s3tables, glue or execute-api.")
+
+
+class RestCatalogSettings(_CatalogSettings):
+    """A catalog of Iceberg's REST protocol."""
+
+    type: Literal["rest"] = "rest"
+    uri: str = Field(min_length=1, repr=False)
+    credential: Secret | None = Field(default=None, description="Client id and secret, as id:secret.")
+    token: Secret | None = Field(default=None, description="A bearer token.")
+    scope: str | None = Field(default=None, description="Asked for with a token, as are audience and resource.")
+    audience: str | None = None
+    resource: str | None = None
+    credentials: Literal["vended"] | None = Field(
+        default=None,
+        description="The keys that it hands out with a table are taken for its files, where the storage entry that covers them "
+        "says credentials: vended, too.",
+    )
+    oauth2_server_uri: str | None = Field(
+        default=None,
+        repr=False,
+        description="Where tokens for the credential are asked for. If absent, at the catalog itself (v1/oauth/tokens).",
+    )
+    signing: Signing | None = Field(
+        default=None,
+        description="Instead of credential and token: requests are signed for AWS (SigV4). Has region, the name of the service "
+        "(s3tables, glue or execute-api), and access_key_id and secret_access_key (and session_token), or credentials: ambient.",
+    )
+
+    @model_validator(mode="after")
+    def _has_one_way_in(self) -> Self:
+        if self.signing is not None and (self.credential is not None or self.token is not None):
+            raise ValueError("signing, or credential and token are expected, not both")
+        return self
+
+
 class GlueCatalogSettings(_CatalogSettings, AwsIdentity):
     """The AWS Glue Data Catalog."""
 
@@ -124,6 +145,10 @@ class GlueCatalogSettings(_CatalogSettings, AwsIdentity):
 CatalogSettings = SqlCatalogSettings | RestCatalogSettings | GlueCatalogSettings
 
 
+def _is_in_no_schema(*_: Any) -> Never:
+    raise PydanticOmit
+
+
 class _OfNoType(SettingsSection):
     """Taken by none: says which types there are, and nothing of fields that depend on it."""
 
@@ -140,7 +165,7 @@ _Entry = Annotated[
     Annotated[SqlCatalogSettings, Tag(f"{UNION_MARK}sql")]
     | Annotated[RestCatalogSettings, Tag(f"{UNION_MARK}rest")]
     | Annotated[GlueCatalogSettings, Tag(f"{UNION_MARK}glue")]
-    | Annotated[Never, GetPydanticSchema(lambda _, schema_of: schema_of(_OfNoType)), Tag(UNION_MARK)],
+    | Annotated[Never, GetPydanticSchema(lambda _, schema_of: schema_of(_OfNoType), _is_in_no_schema), Tag(UNION_MARK)],
     Discriminator(_tag_of),
 ]
 

@@ -37,7 +37,8 @@ def claims_of(settings: Settings) -> tuple[str, ...]:
         found += [f"{what} {to}" for what in _references(catalog)]
         if catalog.type == "sql" and not catalog.uri.startswith("sqlite:"):
             found.append(f"the passwords that the database's client finds by itself {to}")
-        if isinstance(catalog, AwsIdentity) and catalog.credentials is not None:
+        identity = catalog.signing if catalog.type == "rest" else catalog
+        if isinstance(identity, AwsIdentity) and identity.credentials is not None:
             found.append(f"the identity of this machine {to}")
     for name, namespace in settings.namespaces.items():
         found += [f"{what} for namespaces.{name}, {_without_user(namespace.address)}" for what in _references(namespace)]
@@ -85,6 +86,8 @@ def _references(section: BaseModel) -> Iterator[str]:
         for one in value.values() if isinstance(value, dict) else (value,):
             if isinstance(one, SecretRef):
                 yield f"the variable {one.env}" if one.env is not None else f"the file {one.file}"
+            elif isinstance(one, BaseModel):
+                yield from _references(one)
     if isinstance(section, StorageEntry) and section.service_account_file is not None:
         yield f"the file {section.service_account_file}"
     if isinstance(section, KafkaEntry):

@@ -175,6 +175,23 @@ def test_both_servers_that_a_credential_is_sent_to_are_named(folder: Path) -> No
     assert "the variable MY_SECRET for catalogs.lake, http://127.0.0.1:9 and http://127.0.0.1:8/" in " ".join(said.output.split())
 
 
+@pytest.mark.parametrize(
+    ("identity", "claim"),
+    [
+        ({"access_key_id": {"env": "MY_KEY"}, "secret_access_key": "s"}, "the variable MY_KEY for catalogs.lake"),
+        ({"credentials": "ambient"}, "the identity of this machine for catalogs.lake"),
+    ],
+)
+def test_whoever_signs_the_requests_of_a_catalog_is_asked_for(folder: Path, identity: dict[str, Any], claim: str) -> None:
+    signing = {"region": "eu-central-1", "name": "s3tables", **identity}
+    settings(folder, catalogs={"lake": {"type": "rest", "uri": "http://127.0.0.1:9", "signing": signing}})
+
+    said = say("validate", str(folder / "write.yaml"))
+
+    assert said.exit_code == 2
+    assert claim in " ".join(said.output.split())
+
+
 def test_a_file_without_anything_of_the_user_needs_no_allowance(folder: Path) -> None:
     settings(
         folder,

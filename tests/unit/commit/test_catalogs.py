@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from checkpoint_protocol.places.settings import Settings, SqlCatalogSettings
 from tests.support.waiting import until
 
 WITHIN_S = 1.0
+SIGNING = {"region": "eu-central-1", "name": "glue", "access_key_id": "key", "secret_access_key": "secret"}
 
 
 class Silent:
@@ -52,24 +54,23 @@ def silent_port(silent: Silent) -> int:
     return silent.port
 
 
-def book(
-    silent_port: int, folder: Path, clock: Callable[[], float] = time.monotonic, credential: str | None = None
-) -> CatalogBook:
-    silent = {"type": "rest", "uri": f"http://127.0.0.1:{silent_port}", "credential": credential}
+def book(silent_port: int, folder: Path, clock: Callable[[], float] = time.monotonic, **more: Any) -> CatalogBook:
+    silent = {"type": "rest", "uri": f"http://127.0.0.1:{silent_port}", **more}
     disk = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
     settings = Settings.model_validate({"catalogs": {"silent": silent, "disk": disk}})
     return CatalogBook(settings, WITHIN_S, clock)
 
 
-@pytest.mark.parametrize("credential", [None, "id:secret"], ids=["asked for its configuration", "asked for a token"])
+@pytest.mark.parametrize("more", [{}, {"credential": "id:secret"}, {"signing": SIGNING}], ids=["config", "token", "signed"])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_catalog_that_never_answers_is_given_up_within_the_bound(
-    silent_port: int, tmp_path: Path, credential: str | None
+def test_a_catalog_that_never_answers_is_asked_once_and_given_up_within_the_bound(
+    silent: Silent, tmp_path: Path, more: dict[str, Any]
 ) -> None:
     with pytest.raises(Retryable) as given_up:
-        book(silent_port, tmp_path, credential=credential).open("silent")
+        book(silent.port, tmp_path, **more).open("silent")
 
     assert given_up.value.reason == reasons.CATALOG_UNAVAILABLE
+    assert len(silent.taken) == 1
 
 
 def test_nobody_waits_for_a_catalog_of_another_name(silent: Silent, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ class Server:
     def paths(self) -> list[str]:
         return [path for _, path, _, _ in self.asked]
 
-    def opened(self, **entry: str) -> Catalog:
+    def opened(self, **entry: Any) -> Catalog:
         settings = Settings.model_validate({"catalogs": {"rest": {"type": "rest", "uri": self.url, **self.entry, **entry}}})
         return open_catalog("rest", settings, most_metadata_bytes=1 << 20)
 
@@ -149,6 +149,11 @@ def test_a_server_may_send_requests_on_to_another_path_of_its_own(server: Server
     server.answers["/other/config"] = {"defaults": {}, "overrides": {"prefix": "p"}}
 
     assert server.opened().properties["prefix"] == "p"
+    server.asked.clear()
+    keys = {"access_key_id": "key", "secret_access_key": "secret"}
+    server.opened(signing={"region": "eu-central-1", "name": "glue", **keys})
+    first, again = (headers["authorization"] for _, _, headers, _ in server.asked)
+    assert first != again, "signed anew, for the other path"
 
 
 def test_a_server_says_how_its_paths_are_made(server: Server) -> None:

@@ -47,6 +47,7 @@ ALLOWED: Final[dict[str, tuple[int, str]]] = {
     "tests/end_to_end/test_spark_itself.py": (1, "the pause between two looks at memory"),
     "tests/end_to_end/test_triggers.py": (1, "some looks find nothing meanwhile"),
     "tests/support/fake_cluster.py": (1, "the pause between two looks of a driver that waits"),
+    "tests/support/vending.py": (1, "when keys expire, which others judge by their clocks"),
     "tests/support/http_service.py": (1, "how long the service takes"),
     "tests/unit/project/test_benchmarks.py": (2, "another process writes times, which are compared with those around it"),
     "tests/unit/protocol/test_record_bounds.py": (2, "readers stay a while, so that they meet"),

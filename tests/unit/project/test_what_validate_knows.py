@@ -59,7 +59,7 @@ KNOWN: Final[Mapping[str, str]] = {
     "checkpoint_work.tasks.failures.of_spark": _BY_SPARK,
     "checkpoint_spark.process.gpus.use_assigned_gpus": _IN_A_POD,
     "checkpoint_work.driver.output.await_target": _BY_ROWS,
-    "checkpoint_work.process.settings.storage_settings": _IN_A_POD,
+    "checkpoint_work.process.settings._settings_alone": _IN_A_POD,
     "checkpoint_work.process.settings._read_storage": _IN_A_POD,
     "checkpoint_work.inputs.reading._refuse_other_characters": "compared with an attempt before, of which rows are sealed",
     "checkpoint_work.process.settings.record_keys": _IN_A_POD,

@@ -155,3 +155,6 @@ def test_a_prefix_of_which_no_catalog_hands_out_keys_is_refused_with_the_way_out
     for given in (settings, settings.with_keys(Catalog([keys_for("s3://c", "other")]).renewed())):
         with pytest.raises(NeedsChange, match="give other places, such as that of the checkpoint, an entry of their own"):
             obstore_options("s3://b/checkpoints", given)
+
+    own = StorageEntry(prefix="s3://b/checkpoints/", credentials="anonymous")
+    assert obstore_options("s3://b/checkpoints", StorageSettings(storage=(*settings.storage, own)))

@@ -109,8 +109,9 @@ def test_a_manifest_is_told_what_is_expected_where(spec: dict[str, Any], said: s
         (
             {"catalogs": {"a": {"type": "rest", "uri": "x", "password": "s"}}},
             (
-                "catalogs.a.password: unknown field; known here: audience, credential, grants, oauth2_server_uri, resource, "
-                "scope, token, type, uri, warehouse"
+                "catalogs.a.password: unknown field; known here: audience, credential, credentials, grants, "
+                "oauth2_server_uri, resource, "
+                "scope, signing, token, type, uri, warehouse"
             ),
         ),
         (

@@ -35,6 +35,7 @@ from tests.support.http_server import serving_by
 from tests.support.slow import slow_except
 
 SECRET = "wJalrXUtnFEMI/K7MDENG"
+KEYS = {"region": "r", "name": "glue", "access_key_id": "key", "secret_access_key": SECRET}
 
 
 def entry(prefix: str = "s3://bucket/", **fields: Any) -> StorageEntry:
@@ -180,6 +181,20 @@ def test_a_sql_catalog_without_a_warehouse_is_refused() -> None:
 def test_a_sql_catalog_with_a_token_is_refused() -> None:
     with pytest.raises(ManifestInvalid, match=r"catalogs\.c\.token: unknown field; known here: grants, type, uri, warehouse"):
         settings(catalogs={"c": {"type": "sql", "uri": "sqlite://", "warehouse": "/w", "token": "t"}})
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"signing": {"region": "r", "name": "glue"}}, r"catalogs\.c\.signing: .*, or credentials: ambient"),
+        ({"signing": KEYS | {"credentials": "ambient"}}, r"catalogs\.c\.signing: .*not both"),
+        ({"signing": KEYS, "token": "t"}, r"catalogs\.c: signing, or credential and token are expected, not both"),
+        ({"region": "r"}, r"catalogs\.c\.region: unknown field; it is a field of signing"),
+    ],
+)
+def test_a_rest_catalog_whose_requests_nobody_or_two_would_sign_is_refused(changed: dict[str, Any], why: str) -> None:
+    with pytest.raises(ManifestInvalid, match=why):
+        settings(catalogs={"c": {"type": "rest", "uri": "https://c", **changed}})
 
 
 def test_a_rest_catalog_needs_no_warehouse() -> None:

@@ -37,7 +37,7 @@ from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.places.settings import Settings
-from checkpoint_protocol.places.storage import lance_options
+from checkpoint_protocol.places.storage import StorageSettings, lance_options
 from checkpoint_protocol.records import Append, ClaimRecord, LanceBase, LanceFragment, LanceTarget, OverwriteAll
 from checkpoint_protocol.tables.lance import LanceSink
 from devtools.s3_server import S3Server
@@ -691,7 +691,8 @@ def test_a_store_that_is_gone_while_a_staged_file_is_looked_at_is_worth_another_
     assert isinstance(world, RealWorld)
     world.place.create(SCHEMA)
     (staged,) = world.stage(1)
-    nobody = {**world.place.options, "aws_endpoint": "http://127.0.0.1:1", "client_max_retries": "0"}
+    (entry,) = world.place.settings.storage
+    nobody = StorageSettings(storage=(entry.model_copy(update={"endpoint": "http://127.0.0.1:1"}),))
     footers = LanceFooters(world.place.uri, nobody, Tails(world.place.settings))
 
     with pytest.raises(Retryable, match=r"could not be read: .*http://127\.0\.0\.1:1/") as caught:

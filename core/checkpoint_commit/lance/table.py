@@ -30,6 +30,7 @@ from checkpoint_commit.lance.history import (
 from checkpoint_commit.lance.port import LanceState
 from checkpoint_commit.outcomes import Former, Landed, Presence, Refused, Rejected, RequestOutcome, Unanswered
 from checkpoint_commit.staged_files import Tails, find_missing
+from checkpoint_formats.lance.access import access
 from checkpoint_formats.lance.datasets import STORE_FAILED, open_dataset
 from checkpoint_formats.rows.plain_types import decode_schema, encode_schema
 from checkpoint_protocol import reasons
@@ -38,7 +39,6 @@ from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.lance_schema import IDENTITY_CONFIG, differences, fields_of
 from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.places.settings import Settings
-from checkpoint_protocol.places.storage import lance_options
 from checkpoint_protocol.records import (
     Append,
     LanceFragment,
@@ -78,10 +78,9 @@ class PylanceTable:
         self._uri = uri.rstrip("/")
         self._settings = settings
         self._written_by = written_by
-        self._options = lance_options(self._uri, settings)
         self._replaces_others = replaces_others
         self._history = LanceHistory(self._uri, settings)
-        self._footers = LanceFooters(self._uri, self._options, Tails(settings))
+        self._footers = LanceFooters(self._uri, settings, Tails(settings))
         self._tag = LanceTag(tag) if tag is not None else None
         self._why_elsewhere = why_elsewhere
 
@@ -144,7 +143,7 @@ class PylanceTable:
                 self._uri,
                 schema=schema,
                 mode="create",
-                storage_options=self._options or None,
+                **access(self._uri, self._settings),
                 data_storage_version=new.data_storage_version if new is not None else None,
                 enable_stable_row_ids=new is not None and new.enable_stable_row_ids,
             )
@@ -397,9 +396,7 @@ class PylanceTable:
     def _request(self, read_version: int, operation: Any, properties: dict[str, str], retries: int = RETRIES) -> RequestOutcome:
         transaction = lance.Transaction(read_version, operation, transaction_properties=properties)
         try:
-            dataset = lance.LanceDataset.commit(
-                self._uri, transaction, storage_options=self._options or None, max_retries=retries
-            )
+            dataset = lance.LanceDataset.commit(self._uri, transaction, **access(self._uri, self._settings), max_retries=retries)
         except CommitConflictError as error:
             return Refused(f"the dataset has moved: {one_line(error)}")
         except Exception as error:

@@ -6,7 +6,7 @@ staged by itself, and put together when all of it is there (`packing/`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ import obstore
 import pyarrow as pa
 from lance.file import LanceFileWriter
 
+from checkpoint_formats.lance.access import access
 from checkpoint_formats.lance.datasets import rows_refused
 from checkpoint_formats.rows.batch_sizing import cut
 from checkpoint_formats.rows.plain_types import decode_schema
@@ -22,7 +23,7 @@ from checkpoint_formats.rows.selecting import ADDRESS_FIELD, ROW_ADDRESS, fragme
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
 from checkpoint_protocol.identity import STAGED_FOLDER_PREFIX, EpochKey, new_token
-from checkpoint_protocol.places.storage import StorageSettings, lance_options
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import ColumnRows, LanceTarget, StagedColumns
 from checkpoint_protocol.store.object_store import disk_full, head_object, open_raw_store, translate_store_error
 
@@ -75,7 +76,7 @@ class LanceColumnsStager:
 
     def _begin(self) -> _File:
         path = f"{self._folder}{self._label}-{new_token()}.lance"
-        return _File(self._uri, path, self._values, lance_options(self._uri, self._storage))
+        return _File(self._uri, path, self._values, access(self._uri, self._storage))
 
     def _end(self, writing: _File) -> StagedColumns:
         writing.close()
@@ -97,13 +98,13 @@ def _of_table(schema: pa.Schema, name: str, target: LanceTarget) -> pa.Field:
 class _File:
     """A file that is being written, and which rows it has."""
 
-    def __init__(self, uri: str, path: str, values: pa.Schema, options: dict[str, str]) -> None:
+    def __init__(self, uri: str, path: str, values: pa.Schema, how: Mapping[str, Any]) -> None:
         self.path = path
         self.rows = self.size_bytes = 0
         self.parts: list[ColumnRows] = []
         self._schema = pa.schema([pa.field(PLACE, pa.uint32(), nullable=False), *values])
         self._where = f"{uri.rstrip('/')}/{path}"
-        self._writer: Any = LanceFileWriter(self._where, self._schema, storage_options=options or None)
+        self._writer: Any = LanceFileWriter(self._where, self._schema, **how)
 
     def add(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows == 0:

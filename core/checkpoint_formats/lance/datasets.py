@@ -13,6 +13,7 @@ import obstore
 import pyarrow as pa
 from obstore.exceptions import BaseError, NotFoundError
 
+from checkpoint_formats.lance.access import access
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
 from checkpoint_protocol.places.storage import StorageSettings, disk_path, entry_of, lance_options
@@ -53,7 +54,7 @@ def open_dataset(uri: str, storage: StorageSettings, version: int | None = None)
     if storage.tenant is not None:
         _refuse_larger_manifest(uri, storage, version)
     try:
-        dataset = lance.dataset(uri, version=version, storage_options=lance_options(uri, storage) or None)
+        dataset = lance.LanceDataset(uri, version, **access(uri, storage))
     except (ValueError, OSError) as error:
         if is_not_found(error):
             return None

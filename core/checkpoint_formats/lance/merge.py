@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from lance.file import LanceFileReader, LanceFileWriter
 
+from checkpoint_formats.lance.access import access
 from checkpoint_formats.lance.datasets import DELETED_ROW, identity_of, is_not_found, open_dataset, source_file_of
 from checkpoint_formats.merging.keys import Keys, Placed, PutPart, Wanted, make_keys
 from checkpoint_formats.merging.reading import DELETED_ROWS, by_path
@@ -22,7 +23,7 @@ from checkpoint_formats.rows.plain_types import as_plain, plain_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
 from checkpoint_protocol.identity import new_token
-from checkpoint_protocol.places.storage import StorageSettings, lance_options
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import LanceDeletes, LanceFragment, LanceTarget, Merge, MergeKeysRecord, StagedFile
 from checkpoint_protocol.records.formats.lance import PinnedLance
 from checkpoint_protocol.records.inputs import SourceFile
@@ -64,13 +65,12 @@ class LanceMerge:
         return make_keys(Wanted.of(self.merge, rows_can_be_left_out=False), schema, self._rows_of(staged, schema), put)
 
     def _rows_of(self, staged: Sequence[StagedFile], schema: pa.Schema) -> Iterator[Placed]:
-        options = lance_options(self.table.uri, self.storage) or None
         for number, fragment in enumerate(staged):
             at = 0
             for path in fragment.paths:  # as a stager writes it, it has one
                 whole = f"{self.table.uri.rstrip('/')}/data/{path}"
                 try:
-                    reader = LanceFileReader(whole, storage_options=options, columns=list(schema.names))
+                    reader = LanceFileReader(whole, columns=list(schema.names), **access(self.table.uri, self.storage))
                     for batch in reader.read_all(batch_size=_BATCH_ROWS).to_batches():
                         rows = as_plain(batch, schema)
                         yield Placed(rows, number, pa.array(np.arange(at, at + rows.num_rows, dtype=np.int64)))
@@ -105,7 +105,7 @@ class LanceDeletesStager:
 
     def __init__(self, target: LanceTarget, storage: StorageSettings) -> None:
         self._uri = target.uri
-        self._options = lance_options(target.uri, storage)
+        self._storage = storage
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -123,7 +123,7 @@ class LanceDeletesStager:
         name = f"{new_token()}.lance"
         whole = f"{self._uri}/data/{name}"
         try:
-            writer = LanceFileWriter(whole, DELETED_ROW, storage_options=self._options or None)
+            writer = LanceFileWriter(whole, DELETED_ROW, **access(self._uri, self._storage))
             writer.write_batch(pa.record_batch([rows.combine_chunks()], schema=DELETED_ROW))
             writer.close()
         except (ValueError, OSError) as error:

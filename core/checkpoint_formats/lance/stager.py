@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
 import lance
 import pyarrow as pa
 
+from checkpoint_formats.lance.access import access
 from checkpoint_formats.lance.datasets import open_dataset, rows_refused
 from checkpoint_formats.rows.batch_sizing import cut
 from checkpoint_formats.rows.plain_types import decode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.lance_schema import IDENTITY_CONFIG, differences, fields_of
-from checkpoint_protocol.places.storage import StorageSettings, lance_options
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import LanceDataFile, LanceFragment, LanceTarget
 from checkpoint_protocol.store.object_store import disk_full
 
@@ -60,7 +61,6 @@ class LanceStager:
         self._target = target
         self._target_bytes = target_bytes
         self._storage = storage
-        self._options = lance_options(target.uri, storage)
         self._arrow_schema = decode_schema(target.arrow_schema)
 
     @property
@@ -72,7 +72,9 @@ class LanceStager:
         if first is None:
             return ()
         dataset = self._open()
-        writing = Writing(dataset, self._arrow_schema, self._options, max_bytes_per_file=self._target_bytes)
+        writing = Writing(
+            dataset, self._arrow_schema, access(self._target.uri, self._storage), max_bytes_per_file=self._target_bytes
+        )
         try:
             for batch in chain([first], batches):
                 for piece in cut(batch, self._target_bytes):
@@ -100,9 +102,11 @@ class LanceStager:
 
 
 class Writing:
-    """One call of Lance's writer in a thread, fed batch by batch. `limits`: of the size of files, as Lance names them."""
+    """One call of Lance's writer in a thread, fed batch by batch. `how`: see `access`; `limits`: of the size of files, as Lance
+    names them.
+    """
 
-    def __init__(self, dataset: Any, schema: pa.Schema, options: dict[str, str], **limits: int) -> None:
+    def __init__(self, dataset: Any, schema: pa.Schema, how: Mapping[str, Any], **limits: int) -> None:
         self._batches: queue.Queue[pa.RecordBatch | None] = queue.Queue(_QUEUED_BATCHES)
         self._gave_up = False
         self._fragments: list[Any] = []
@@ -111,7 +115,7 @@ class Writing:
         self._arguments = {
             "dataset_uri": dataset,
             "mode": "append",
-            "storage_options": options or None,
+            **how,
             **limits,
         }
         self._reader = pa.RecordBatchReader.from_batches(schema, self._pull())

@@ -407,6 +407,20 @@ def _refuse_tokens_of_others(entry: StorageEntry, settings: StorageSettings, nam
         )
 
 
+#: The names that Lance has for those of obstore's credential providers.
+_OF_LANCE: Final = {
+    "s3": {"access_key_id": "aws_access_key_id", "secret_access_key": "aws_secret_access_key", "token": "aws_session_token"},
+    "gs": {"token": "google_bearer_token"},
+    "az": {"sas_token": "azure_storage_sas_key"},
+}
+
+
+def _handed_to_lance(uri: str, settings: StorageSettings) -> dict[str, str]:
+    keys, names = _handed_keys(uri, settings), _OF_LANCE[_scheme(uri)]
+    end = {} if keys.expires_at is None else {"expires_at_millis": str(int(keys.expires_at.timestamp() * 1000))}
+    return {names[name]: value for name, value in keys.values.items() if name in names} | end
+
+
 def lance_options(uri: str, settings: StorageSettings) -> dict[str, str]:
     """Return Lance storage options for a dataset URI, or for another place that a dataset names."""
     entry = entry_of(uri, settings)
@@ -416,6 +430,8 @@ def lance_options(uri: str, settings: StorageSettings) -> dict[str, str]:
         return {}
     scheme = _scheme(uri)
     client = {"connect_timeout": f"{_MAX_CONNECT_S}s"} | ({"allow_http": "true"} if _is_plain_http(entry) else {})
+    if entry.is_vended:
+        client |= _handed_to_lance(uri, settings)
     if entry.has_keys and entry.session_token is None:
         _refuse_tokens_of_others(entry, settings, _TOKENS_OF_LANCE[scheme])
     if scheme == "s3":

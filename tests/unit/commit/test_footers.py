@@ -217,7 +217,7 @@ def test_the_rows_of_a_file_of_lance_are_read_in_a_room(tmp_path: Path) -> None:
     uri, path = lance_file(tmp_path)
     room = Room()
 
-    assert LanceFooters(uri, {}, Tails(Settings()), room).count_rows(path.name, (0, 1)) == 1_000
+    assert LanceFooters(uri, Settings(), Tails(Settings()), room).count_rows(path.name, (0, 1)) == 1_000
 
     (asked,) = room.asked
     assert 0 < asked <= path.stat().st_size * 170
@@ -255,7 +255,7 @@ def test_a_file_of_lance_whose_metadata_are_as_large_as_it_says_is_not_opened(
     room = Room()
 
     with pytest.raises(NeedsChange, match=told) as refused:
-        LanceFooters(uri, {}, Tails(Settings()), room).count_rows(path.name, (0, 1))
+        LanceFooters(uri, Settings(), Tails(Settings()), room).count_rows(path.name, (0, 1))
 
     assert refused.value.reason == reasons.STAGED_RESULT_REFUSED
     assert room.asked == []

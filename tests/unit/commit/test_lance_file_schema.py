@@ -72,7 +72,7 @@ def staged(dataset: Any, schema: pa.Schema) -> Any:
 
 
 def footers_of(dataset: Any, *targets: LanceTarget) -> LanceFooters:
-    footers = LanceFooters(dataset.uri, {}, Tails(Settings()), Pool(256 << 20))
+    footers = LanceFooters(dataset.uri, Settings(), Tails(Settings()), Pool(256 << 20))
     footers.expect(targets or [target_of(dataset)])
     return footers
 

@@ -22,10 +22,11 @@ from checkpoint_commit.lance.files.footers import LanceFooters
 from checkpoint_commit.lance.history import LanceHistory
 from checkpoint_commit.outcomes import Rejected
 from checkpoint_commit.staged_files import Tails
+from checkpoint_formats.lance.access import access
 from checkpoint_formats.lance.datasets import DELETED_ROW, identity_of, is_not_found
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
-from checkpoint_protocol.places.storage import StorageSettings, lance_options
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import LanceDeletes, Upsert
 from checkpoint_protocol.records.inputs import SourceFile
 
@@ -138,10 +139,10 @@ class LanceUpsert:
 
     def _rows_of(self, uri: str, deletes: LanceDeletes, most: int) -> _Rows:
         """Return the rows that a file names, of a fragment that has so many. What is read is bounded by that, not by the file."""
-        whole, options = f"{uri.rstrip('/')}/data/{deletes.path}", lance_options(uri, self.storage)
+        whole = f"{uri.rstrip('/')}/data/{deletes.path}"
         try:
             # Before Lance opens it: it has as many metadata, and as large values, as who made it has liked.
-            footers = LanceFooters(uri.rstrip("/"), options, Tails(self.storage))
+            footers = LanceFooters(uri.rstrip("/"), self.storage, Tails(self.storage))
             footers.expect_schema(DELETED_ROW)
             rows_there = footers.count_rows(deletes.path, range(len(DELETED_ROW)))
             if rows_there != deletes.rows or deletes.rows > most:
@@ -149,7 +150,7 @@ class LanceUpsert:
                     reasons.STAGED_RESULT_REFUSED,
                     f"the staged file {whole} is not one that names {deletes.rows} of {most} rows of a fragment",
                 )
-            table = LanceFileReader(whole, storage_options=options or None).read_all().to_table()
+            table = LanceFileReader(whole, **access(uri, self.storage)).read_all().to_table()
         except (ValueError, OSError) as error:
             if is_not_found(error):
                 raise NeedsChange(reasons.STAGED_FILE_MISSING, f"the staged file {whole} is gone") from error

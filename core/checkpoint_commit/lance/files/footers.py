@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -14,9 +14,11 @@ from lance.file import LanceFileSession
 from checkpoint_commit.footers import ROOM
 from checkpoint_commit.lance.files.file_schema import FileField, fields_in, fields_of_schema, fields_of_target, is_written_for
 from checkpoint_commit.staged_files import FileEnd, Tails
+from checkpoint_formats.lance.access import access
 from checkpoint_formats.lance.datasets import STORE_FAILED, is_not_found
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import LanceTarget
 from checkpoint_protocol.store.memory import Pool
 
@@ -57,16 +59,17 @@ def _layout(end: FileEnd) -> _Layout | None:
 class LanceFooters:
     """Of one dataset. The connection to its store is made once: for one file it would cost more than the footer."""
 
-    def __init__(self, uri: str, options: Mapping[str, str], tails: Tails, room: Pool = ROOM) -> None:
+    def __init__(self, uri: str, storage: StorageSettings, tails: Tails, room: Pool = ROOM) -> None:
+        self._uri = uri
         self._folder = f"{uri}/data"
-        self._options = dict(options) or None
+        self._storage = storage
         self._tails = tails
         self._room = room
         self._wanted: tuple[tuple[FileField, ...], ...] = ()
 
     @cached_property
     def _session(self) -> LanceFileSession:
-        return LanceFileSession(self._folder, storage_options=self._options)
+        return LanceFileSession(self._folder, **access(self._uri, self._storage))
 
     def expect(self, targets: Sequence[LanceTarget]) -> None:
         """Compare columns of files from now on with those of these targets: a file is written for one of them."""

@@ -14,13 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from checkpoint_formats.failures import gone
+from checkpoint_formats.lance.access import access
 from checkpoint_formats.lance.datasets import open_dataset
 from checkpoint_formats.lance.stager import Writing, described
 from checkpoint_formats.rows.plain_types import decode_schema
 from checkpoint_formats.rows.selecting import ADDRESS_FIELD, ROW_ADDRESS, fragments_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.places.storage import StorageSettings, lance_options
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import LanceColumnFile, LancePackTarget
 
 #: More than a fragment has. Lance takes 2^32 for 0.
@@ -82,7 +83,7 @@ class _ColumnFile:
         self._uri = uri
         self._there = dataset.get_fragment(fragment)
         self._writing = Writing(
-            dataset, schema, lance_options(uri, storage), max_rows_per_file=_MOST_ROWS, max_bytes_per_file=_MOST_BYTES
+            dataset, schema, access(uri, storage), max_rows_per_file=_MOST_ROWS, max_bytes_per_file=_MOST_BYTES
         )
 
     def put(self, batch: pa.RecordBatch) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from lance.file import LanceFileReader
 
 from checkpoint_formats.failures import gone
+from checkpoint_formats.lance.access import access
 from checkpoint_formats.lance.columns_stager import PLACE
 from checkpoint_formats.lance.datasets import has_values, is_not_found, open_dataset
 from checkpoint_formats.lance.packing.lineage import NO_INPUT, Origins
@@ -21,7 +22,7 @@ from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.selecting import Addresses, fragments_of, places_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable, one_line
-from checkpoint_protocol.places.storage import StorageSettings, lance_options
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import PackedColumns, PackedPiece
 from checkpoint_protocol.records.formats.lance import PinnedLance
 from checkpoint_protocol.records.inputs import SourceFile
@@ -37,7 +38,6 @@ class PackReader:
 
     def __init__(self, table: PinnedLance, packed: PackedColumns, storage: StorageSettings) -> None:
         self._table, self._packed, self._storage = table, packed, storage
-        self._options = lance_options(table.uri, storage) or None
         self._dataset: Any = None
         self._origins = Origins(table.uri, storage)
 
@@ -104,7 +104,7 @@ class PackReader:
     def _values(self, piece: PackedPiece, batch_rows: int) -> Iterator[Placed]:
         path = f"{self._table.uri.rstrip('/')}/{piece.path}"
         try:
-            reader = LanceFileReader(path, storage_options=self._options)
+            reader = LanceFileReader(path, **access(self._table.uri, self._storage))
             read = 0
             for batch in reader.read_range(
                 piece.skip, piece.part.rows, batch_size=batch_rows, batch_readahead=_READ_AHEAD

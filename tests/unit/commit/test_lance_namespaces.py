@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -13,6 +14,7 @@ import lance
 import pytest
 from lance.namespace import DeregisterTableRequest, RegisterTableRequest
 
+from checkpoint_commit.catalogs.source_tables import open_source
 from checkpoint_commit.lance.namespaces import located, why_led_elsewhere
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Retryable
@@ -85,6 +87,19 @@ def test_a_name_that_leads_elsewhere_is_told_until_it_leads_there_again(place: N
     assert elsewhere is not None
     assert f"leads to {place.base_uri}/other now, and led to {sink.uri} when the write began" in elsewhere
     assert why_led_elsewhere(sink, place.settings) is None
+
+
+def test_a_source_whose_name_leads_elsewhere_is_told_before_an_attempt_reads_it(place: NamedLancePlace) -> None:
+    lance.write_dataset(rows_of([1]), f"{place.base_uri}/in.lance")
+    source = located(spec_for(place, {"lance": {"namespace": "lake", "table": "in"}}, create=True), place.settings).source
+    pin = open_source(source, place.settings)
+
+    assert pin() == ()
+    shutil.rmtree(f"{place.base_uri}/in.lance")
+    with pytest.raises(CheckpointError, match="source: the Lance table in of the namespace 'lake' is gone") as caught:
+        pin()
+
+    assert caught.value.reason == reasons.SOURCE_CHANGED
 
 
 def test_two_names_of_one_dataset_are_refused_as_one_name_twice(place: NamedLancePlace) -> None:

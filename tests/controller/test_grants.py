@@ -17,7 +17,7 @@ from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.manifest.spec import validate_model
 from checkpoint_protocol.places.settings import Settings
 from tests.controller.harness import WORKLOADS, World
-from tests.support.places import IcebergPlace, NamedLancePlace, Place, in_lake, on_disk, plain_lake
+from tests.support.places import IcebergPlace, NamedLancePlace, Place, in_lake, on_disk
 from tests.support.writes import SCHEMA, rows_of
 
 #: Nothing answers there: whoever is refused in time does not ask.
@@ -143,7 +143,7 @@ def test_a_table_of_a_lance_namespace_is_written_by_whom_it_is_granted_to_and_de
     world.apply(source, sink={**lake.sink(), "create": True}, deletionPolicy="Forget")
     world.until_committed()
     assert len(lake.rows()) == 200
-    plain_lake(lake.base_uri).deregister_table(DeregisterTableRequest(id=lake.table.split(".")))
+    lake.lake.deregister_table(DeregisterTableRequest(id=lake.table.split(".")))
 
     world.delete()  # by the URI that stands in the store
 
@@ -158,7 +158,7 @@ def test_a_table_of_a_lance_namespace_that_is_not_granted_is_refused_before_the_
 
     assert "may not use the table other of the Lance namespace 'lake'" in refusal(world)
     assert "{namespaces: [default], tables: [other]} in namespaces.lake.grants" in refusal(world), "the way out"
-    assert plain_lake(lake.base_uri).list_tables(ListTablesRequest(id=[])).tables == []
+    assert lake.lake.list_tables(ListTablesRequest(id=[])).tables == []
     world.delete()
 
 

@@ -175,27 +175,29 @@ class NamedLancePlace(LancePlace):
     table: str = "raw.events"
 
     @property
+    def lake(self) -> DirectoryNamespace:
+        """The namespace as others see it."""
+        options = lance_options(self.base_uri, self.settings)
+        return DirectoryNamespace(root=self.base_uri, **{f"storage.{name}": value for name, value in options.items()})
+
+    @property
     def uri(self) -> str:
-        found = plain_lake(self.base_uri).describe_table(DescribeTableRequest(id=self.table.split(".")))
-        return str(local_path(str(found.location)))
+        found = str(self.lake.describe_table(DescribeTableRequest(id=self.table.split("."))).location)
+        return str(local_path(found) or found)
 
     def sink(self) -> dict[str, Any]:
         return {"lance": {"namespace": "lake", "table": self.table}}
 
 
-def in_lake(folder: Path, server: int | None = None, **entry: Any) -> NamedLancePlace:
-    """Return a table that is not there yet. `server`: the port where the same folder is served by pylance."""
-    root = folder / "lake"
-    root.mkdir()
-    plain_lake(root).create_namespace(CreateNamespaceRequest(id=["raw"]))
-    way = {"type": "directory", "root": str(root)} if server is None else {"type": "rest", "uri": f"http://127.0.0.1:{server}"}
-    settings = Settings(namespaces={"lake": validate_model(NamespaceSettings, {**way, **entry})})
-    return NamedLancePlace(folder, settings, str(folder / "checkpoints"), str(root))
-
-
-def plain_lake(root: str | Path) -> DirectoryNamespace:
-    """Return the namespace as others see it."""
-    return DirectoryNamespace(root=str(root))
+def in_lake(folder: Path, server: int | None = None, bucket: Place | None = None, **entry: Any) -> NamedLancePlace:
+    """Return a table that is not there yet, of a folder or bucket. `server`: the port where pylance serves the same folder."""
+    root = f"{bucket.base_uri if bucket is not None else folder}/lake"
+    way = {"type": "directory", "root": root} if server is None else {"type": "rest", "uri": f"http://127.0.0.1:{server}"}
+    lake = validate_model(NamespaceSettings, {**way, **entry})
+    settings = (bucket.settings if bucket is not None else Settings()).model_copy(update={"namespaces": {"lake": lake}})
+    place = NamedLancePlace(folder, settings, str(folder / "checkpoints"), root)
+    place.lake.create_namespace(CreateNamespaceRequest(id=["raw"]))
+    return place
 
 
 def _storage(server: S3Server, bucket: str) -> StorageEntry:

@@ -7,12 +7,16 @@ one of them lacks, nor getMilliseconds(), which is the whole duration for one an
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from checkpoint_protocol.manifest.quantities import parse_size_bytes
+
+#: A field with the name of a reserved word of CEL, which the API server knows by an escaped one.
+_RESERVED: Final = re.compile(r"\b((?:self|oldSelf|one|other|member)(?:\.\w+|\[i\])*)\.namespace\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,10 @@ class Rule:
 
     def as_schema(self) -> dict[str, str]:
         """Return the entry of the CRD."""
-        schema = {"rule": self.rule, "messageExpression" if self.names else "message": self.message}
+        schema = {
+            "rule": _RESERVED.sub(r"\1.__namespace__", self.rule),
+            "messageExpression" if self.names else "message": self.message,
+        }
         return schema | ({} if self.field is None else {"fieldPath": f".{self.field}"})
 
 

@@ -106,13 +106,16 @@ def _sink_is_fixed(kind: type[formats.SinkKind]) -> Rule:
     name = kind.kind
     if not kind.editable:
         return _never_changes(name, f"sink.{name}", optional=True)
-    fixed = tuple(to_camel(field) for field in kind.model_fields if field not in kind.editable)
+    fields = {to_camel(name): field for name, field in kind.model_fields.items() if name not in kind.editable}
+    fixed = tuple(fields)
+    optional = tuple(name for name, field in fields.items() if field.default is None)
     message = (
         f"{', '.join(fixed)} of sink.{name} cannot be changed, because it identifies the write; create a new write under a new "
         "name"
     )
     before, now = is_given(name, "oldSelf"), is_given(name)
-    same = _has_same(f"self.{name}", f"oldSelf.{name}", fixed, ())
+    required = tuple(name for name in fixed if name not in optional)
+    same = _has_same(f"self.{name}", f"oldSelf.{name}", required, optional)
     return Rule(f"{now} == {before} && (!{now} || ({same}))", message, name)
 
 

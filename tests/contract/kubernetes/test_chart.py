@@ -307,7 +307,7 @@ def test_storage_of_drivers_arrives_unharmed_and_catalogs_do_not(home: Path) -> 
     assert storage["metadata"]["namespace"] == WORKLOADS
     assert json.loads(storage["stringData"]["storage.json"]) == {"storage": CREDENTIALS["workloads"]["storage"]}
     settings = yaml.safe_load(the(objects, "Secret", f"{NAME}-settings")["stringData"]["settings.yaml"])
-    assert settings == CREDENTIALS["settings"]
+    assert settings == {"namespaces": {}, **CREDENTIALS["settings"]}
     config_file = yaml.safe_load(the(objects, "ConfigMap")["data"]["operator.yaml"])
     assert config_file["workloads"]["storageSecretName"] == "checkpointed-write-storage"
     assert [item for item in of_kind(objects, "Secret") if "lakehouse" in json.dumps(item)] == [
@@ -482,6 +482,11 @@ def test_a_changed_configuration_makes_new_pods(home: Path) -> None:
         ({"watch": {"namespaces": [NAMESPACE]}}, "is the operator's own namespace"),
         ({"serviceAccount": {"create": False}}, "give serviceAccount.name"),
         ({**TWO, "settings": {"catalogs": {"a": {"type": "rest", "uri": "x"}}}}, "settings.catalogs.a: several namespaces"),
+        (
+            {**TWO, "settings": {"namespaces": {"a": {"type": "rest", "uri": "http://x"}}}},
+            "settings.namespaces.a: several namespaces",
+        ),
+        ({"settings": {"namespaces": {"a": {"type": "directory"}}}}, "root"),
         ({**TWO, "settings": {"storage": [{"prefix": "s3://a/"}]}}, "storage entry s3://a/: several namespaces"),
         ({**TWO, "workloads": {"storage": [{"prefix": "s3://a/"}]}}, "storage entry s3://a/: several namespaces"),
         ({"settings": {"storage": [{"prefix": "s3://a/", "namespaces": ["Team"]}]}}, "/settings/storage/0/namespaces/0"),

@@ -244,6 +244,26 @@ def test_a_part_of_the_identity_cannot_be_removed(api: Api, write: dict[str, Any
         replace(api, edited)
 
 
+NAMED: Final = {"namespace": "lake", "table": "raw.events"}
+
+
+def by_place(place: dict[str, str]) -> dict[str, Any]:
+    last = "uri" if "uri" in place else "table"
+    return manifest(spec__sink={"lance": place}, spec__source={"lance": {**place, last: place[last] + "2"}})
+
+
+@pytest.mark.parametrize("write", [by_place({"uri": "/y"}), by_place(NAMED)], indirect=True, ids=["uri", "name"])
+def test_a_dataset_that_is_known_by_uri_or_name_stays_the_same_one(api: Api, write: dict[str, Any]) -> None:
+    put_status(api, Status(rows_sealed=1))
+    changed = json.loads(json.dumps(write))
+
+    replace(api, {**changed, "spec": {**changed["spec"], "runNonce": "2"}})
+    for section in ("sink", "source"):
+        edited = {**changed, "spec": {**changed["spec"], section: {"lance": {**NAMED, "table": "other"}}}}
+        with pytest.raises(Refused, match="cannot be changed, because it identifies the write"):
+            replace(api, edited)
+
+
 CSV: Final = {"format": "csv", "paths": ["/in"]}
 TABLE: Final = {"iceberg": {"catalog": "c", "table": "a.b"}}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -13,6 +14,7 @@ import lance
 import pytest
 from lance.namespace import DeregisterTableRequest, RegisterTableRequest
 
+from checkpoint_commit.catalogs.source_tables import open_source
 from checkpoint_commit.lance.namespaces import located, why_led_elsewhere
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Retryable
@@ -20,7 +22,7 @@ from checkpoint_protocol.manifest.spec import Spec, validate_model
 from checkpoint_protocol.places.patterns import Tenant
 from checkpoint_protocol.places.settings import Settings
 from tests.support.http_server import serving_by
-from tests.support.places import NamedLancePlace, in_lake, plain_lake
+from tests.support.places import NamedLancePlace, in_lake
 from tests.support.writes import manifest_for, rows_of
 
 TABLE = ["raw", "events"]
@@ -71,7 +73,7 @@ def test_a_source_that_is_missing_is_read_once_it_is_made_or_its_name_is_correct
 def test_a_name_that_leads_elsewhere_is_told_until_it_leads_there_again(place: NamedLancePlace) -> None:
     sink = located(spec_for(place, create=True), place.settings, begins=True).sink.lance
     assert sink is not None
-    lake, folder = plain_lake(place.base_uri), Path(place.uri).name
+    lake, folder = place.lake, Path(place.uri).name
 
     lake.deregister_table(DeregisterTableRequest(id=TABLE))
     gone = why_led_elsewhere(sink, place.settings)
@@ -87,9 +89,22 @@ def test_a_name_that_leads_elsewhere_is_told_until_it_leads_there_again(place: N
     assert why_led_elsewhere(sink, place.settings) is None
 
 
+def test_a_source_whose_name_leads_elsewhere_is_told_before_an_attempt_reads_it(place: NamedLancePlace) -> None:
+    lance.write_dataset(rows_of([1]), f"{place.base_uri}/in.lance")
+    source = located(spec_for(place, {"lance": {"namespace": "lake", "table": "in"}}, create=True), place.settings).source
+    pin = open_source(source, place.settings)
+
+    assert pin() == ()
+    shutil.rmtree(f"{place.base_uri}/in.lance")
+    with pytest.raises(CheckpointError, match="source: the Lance table in of the namespace 'lake' is gone") as caught:
+        pin()
+
+    assert caught.value.reason == reasons.SOURCE_CHANGED
+
+
 def test_two_names_of_one_dataset_are_refused_as_one_name_twice(place: NamedLancePlace) -> None:
     lance.write_dataset(rows_of([1]), f"{place.base_uri}/one.lance")
-    plain_lake(place.base_uri).register_table(RegisterTableRequest(id=TABLE, location="one.lance"))
+    place.lake.register_table(RegisterTableRequest(id=TABLE, location="one.lance"))
 
     refused = error_of(spec_for(place, {"lance": {"uri": f"{place.base_uri}/one.lance"}}), place.settings, begins=True)
 

@@ -198,6 +198,7 @@ class Runner:
             check_schedule(spec.trigger)
         spec = located(spec, self.settings, begins=True)
         self.manifest = self.manifest.model_copy(update={"spec": spec})
+        self.settings = with_keys_of_tables(spec, self.settings)
         sink = self.sink or open_sink(spec.sink, self.settings, written_by=title_of(self.manifest))
         pin_source = open_source(spec.source, self.settings)
         # Before a store is opened, which is a folder that is made: it may be the source's.
@@ -211,12 +212,7 @@ class Runner:
         code, digest_of = archive.digest if archive else None, digests_with(archive)
         folder = state_folder() / uid
         self.drivers = DriverProcesses(
-            spec=spec,
-            uri=store.uri,
-            settings=with_keys_of_tables(spec, self.settings),
-            cores=self.cores,
-            state_folder=folder,
-            master=self.master,
+            spec=spec, uri=store.uri, settings=self.settings, cores=self.cores, state_folder=folder, master=self.master
         )
         write = Write(uid=uid, spec=spec, code_digest=digest_of(spec), code=code, row_keys=self.manifest.row_keys)
         looks: Looks | None = None

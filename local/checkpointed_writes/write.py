@@ -246,10 +246,12 @@ class Write:
     @contextmanager
     def _located(self) -> Iterator[tuple[CheckpointedWrite, Settings]]:
         """Load both, and know the tables of namespaces by their URIs, as records do."""
+        from checkpoint_commit.catalogs.vended import with_keys_of_tables
         from checkpoint_commit.lance.namespaces import located
 
         with self._loaded() as (manifest, settings):
-            yield manifest.model_copy(update={"spec": located(manifest.spec, settings)}), settings
+            spec = located(manifest.spec, settings)
+            yield manifest.model_copy(update={"spec": spec}), with_keys_of_tables(spec, settings)
 
     @contextmanager
     def _failing(self) -> Iterator[None]:

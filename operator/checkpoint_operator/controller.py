@@ -205,7 +205,7 @@ class Controller:
             confirm=lambda: confirm_object(self.api, self.cache, owner),
         )
         refuse_former(store, spec, uid, title, lambda: format_of(spec.sink).find_former(settings, title, uid))
-        handed = keys_of_write(spec, settings, self.catalogs)
+        settings = settings.with_keys(handed := keys_of_write(spec, settings, self.catalogs))
         entry = HandedKeysEntry(self.api, key.namespace, handed) if handed is not None else None
         drivers = PodDrivers(self.api, self.cache, owner, spec, store.uri, self.config.workloads, self.record_keys, entry)
 

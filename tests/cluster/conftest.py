@@ -58,7 +58,7 @@ def lake(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         S3Server(folder / "s3", host=cluster.host_address) as s3,
         RestCatalog(folder / "catalog", s3, host=cluster.host_address) as catalog,
         Gate(catalog.uri, host=cluster.host_address) as gate,
-        vending(catalog, s3, host=cluster.host_address) as front,
+        vending(catalog.uri, s3, host=cluster.host_address) as front,
         Barriers(cluster.host_address) as barriers,
     ):
         yield Lake(s3, catalog, gate, front, barriers)

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lance.namespace import DeclareTableRequest, RestAdapter
 from pyiceberg.catalog import load_catalog
 
 from checkpoint_commit.catalogs.vended import with_keys_of_tables
+from checkpoint_commit.lance.namespaces import located
 from checkpoint_control.decision.actions import Finish
+from checkpoint_protocol.places.settings import NamespaceSettings, Settings
+from checkpoint_protocol.places.storage import StorageEntry
 from checkpoint_protocol.store.object_store import open_store
+from devtools.ports import LOOPBACK, free_port
 from devtools.rest_catalog import RestCatalog
 from devtools.s3_server import S3Server
 from tests.support.command_line import CommandLine, wait_for_end
 from tests.support.crashes import Died, DyingAtItsCommit, DyingStore, dying_sink
 from tests.support.direct_drivers import DirectDrivers
-from tests.support.places import IcebergPlace, on_vending
+from tests.support.places import IcebergPlace, NamedLancePlace, Place, in_lake, on_s3, on_vending
 from tests.support.vending import Vending, vending
 from tests.support.waiting import until
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of, write_inputs
@@ -32,9 +38,9 @@ def catalog(tmp_path_factory: pytest.TempPathFactory, s3_server: S3Server) -> It
         yield served
 
 
-def ids_read_by_others(place: IcebergPlace, server: S3Server, front: Vending) -> list[int]:
-    """What pyiceberg finds by itself, with the keys that the catalog hands out to it."""
-    stranger = load_catalog("stranger", **{"type": "rest", "uri": front.catalog.uri, **server.pyiceberg_properties})
+def ids_read_by_others(place: IcebergPlace, catalog: RestCatalog) -> list[int]:
+    """What pyiceberg finds by itself, with keys of its own."""
+    stranger = load_catalog("stranger", **catalog.pyiceberg_properties)
     return sorted(stranger.load_table(place.name).scan().to_arrow()["id"].to_pylist())
 
 
@@ -44,8 +50,8 @@ def ids_read_by_others(place: IcebergPlace, server: S3Server, front: Vending) ->
 def test_a_death_on_either_side_of_the_commit_leaves_every_row_once_and_nothing_is_done_twice(
     as_config: bool, sink: dict[str, Any], after: bool, tmp_path: Path, catalog: RestCatalog, s3_server: S3Server
 ) -> None:
-    with vending(catalog, s3_server, as_config=as_config) as front:
-        place = on_vending(tmp_path, front, s3_server)
+    with vending(catalog.uri, s3_server, as_config=as_config) as front:
+        place = on_vending(tmp_path, front, catalog, s3_server)
         place.create(SCHEMA)
         place.append(rows_of(OLD))
         manifest = manifest_for(place, f"{write_inputs(tmp_path / 'in')}/*.parquet", sink=sink)
@@ -65,7 +71,7 @@ def test_a_death_on_either_side_of_the_commit_leaves_every_row_once_and_nothing_
 
         assert isinstance(ended.outcome, Finish), ended.outcome
         assert again.started == 0
-        assert ids_read_by_others(place, s3_server, front) == sorted({*range(400), *OLD} if sink else [*range(400), *OLD])
+        assert ids_read_by_others(place, catalog) == sorted({*range(400), *OLD} if sink else [*range(400), *OLD])
         assert len(place.keys()) == 1
 
 
@@ -84,30 +90,34 @@ def work(row):
 
 def slow_write(folder: Path, place: IcebergPlace, pause_s: float) -> CommandLine:
     """A write from one table of the catalog into another, whose first row takes its time."""
-    source, code = IcebergPlace(folder, place.settings, "", "", name=f"{place.name}_source"), folder / "code"
+    source = replace(place, name=f"{place.name}_source")
     for made in (source, place):
         made.create(SCHEMA)
     for start in (0, 100):
         source.append(rows_of(range(start, start + 100)))
+    return slow_from(source.sink(), folder, place, pause_s)
+
+
+def slow_from(source: dict[str, Any], folder: Path, place: Place, pause_s: float) -> CommandLine:
+    code = folder / "code"
     code.mkdir()
     (code / "steps.py").write_text(SLOW.format(started=str(folder / "started"), pause_s=pause_s))
     step = {"call": "steps:work", "input": "row", "output": {"id": "int64", "text": "string"}}
-    manifest = manifest_for(place, {"iceberg": {"catalog": "test", "table": source.name}}, steps=[step], code={"path": str(code)})
-    return CommandLine(folder / "cli", place, manifest)
+    return CommandLine(folder / "cli", place, manifest_for(place, source, steps=[step], code={"path": str(code)}))
 
 
 @pytest.mark.spark
 def test_an_attempt_goes_on_for_three_lifetimes_of_its_keys_and_nobody_is_told_them(
     tmp_path: Path, catalog: RestCatalog, s3_server: S3Server
 ) -> None:
-    with vending(catalog, s3_server, LIFETIME_S) as front:
-        place = on_vending(tmp_path, front, s3_server)
+    with vending(catalog.uri, s3_server, LIFETIME_S) as front:
+        place = on_vending(tmp_path, front, catalog, s3_server)
         command = slow_write(tmp_path, place, 3 * LIFETIME_S)
 
         ended, output = command.run()
 
         assert ended == 0, output
-        assert ids_read_by_others(place, s3_server, front) == list(range(200))
+        assert ids_read_by_others(place, catalog) == list(range(200))
         ledger = command.ledger()
         assert ledger is not None
         assert ledger.attempts.list_attempts() == [1]
@@ -123,8 +133,8 @@ def test_an_attempt_goes_on_for_three_lifetimes_of_its_keys_and_nobody_is_told_t
 def test_an_attempt_whose_keys_are_taken_away_ends_and_says_who_refused_them(
     tmp_path: Path, catalog: RestCatalog, s3_server: S3Server
 ) -> None:
-    with vending(catalog, s3_server, LIFETIME_S) as front:
-        place = on_vending(tmp_path, front, s3_server)
+    with vending(catalog.uri, s3_server, LIFETIME_S) as front:
+        place = on_vending(tmp_path, front, catalog, s3_server)
         command = slow_write(tmp_path, place, LIFETIME_S)
         running = command.start()
         until((tmp_path / "started").exists, "the first row", report=running.output)
@@ -139,10 +149,87 @@ def test_an_attempt_whose_keys_are_taken_away_ends_and_says_who_refused_them(
 
 @pytest.mark.spark
 def test_validate_and_preview_read_a_source_by_such_keys(tmp_path: Path, catalog: RestCatalog, s3_server: S3Server) -> None:
-    with vending(catalog, s3_server) as front:
-        command = slow_write(tmp_path, on_vending(tmp_path, front, s3_server), 0)
+    with vending(catalog.uri, s3_server) as front:
+        command = slow_write(tmp_path, on_vending(tmp_path, front, catalog, s3_server), 0)
 
         checked, shown = (command.say(verb, str(command.file)) for verb in ("validate", "preview"))
 
         assert "200" in checked
         assert "worked" in shown
+
+
+@pytest.fixture
+def lake(tmp_path: Path, s3_server: S3Server) -> Iterator[tuple[NamedLancePlace, str]]:
+    """A table of a Lance namespace that is in a bucket, with its two rows of fragments, and where pylance serves it."""
+    port = free_port()
+    place = in_lake(tmp_path, None, on_s3(tmp_path, "lance", s3_server))
+    options = {f"storage.{name}": value for name, value in s3_server.lance_storage_options.items()}
+    with RestAdapter("dir", {"root": place.base_uri, **options}, host=LOOPBACK, port=port):
+        yield place, f"http://{LOOPBACK}:{port}"
+
+
+def by_vended_keys(place: NamedLancePlace, front: Vending) -> NamedLancePlace:
+    """The same as those see it who have no keys but those that the namespace hands out."""
+    namespace = NamespaceSettings(type="rest", uri=front.uri, credentials="vended")
+    (entry,) = place.settings.storage
+    files = StorageEntry(prefix=entry.prefix, endpoint=entry.endpoint, region=entry.region, credentials="vended")
+    settings = place.settings.model_copy(update={"namespaces": {"lake": namespace}, "storage": (files,)})
+    return replace(place, settings=settings)
+
+
+def declared(place: NamedLancePlace, *tables: str) -> None:
+    for table in tables:
+        place.lake.declare_table(DeclareTableRequest(id=table.split(".")))
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("sink", [{}, UPSERT], ids=["append", "upsert"])
+def test_a_death_around_the_commit_into_a_table_of_a_lance_namespace_leaves_every_row_once(
+    sink: dict[str, Any], after: bool, tmp_path: Path, lake: tuple[NamedLancePlace, str], s3_server: S3Server
+) -> None:
+    place, address = lake
+    declared(place, place.table)
+    place.create(SCHEMA)
+    place.append(rows_of(OLD))
+    with vending(address, s3_server) as front:
+        vended = by_vended_keys(place, front)
+        manifest = manifest_for(vended, f"{write_inputs(tmp_path / 'in')}/*.parquet", sink=sink)
+        spec = located(manifest.spec, vended.settings, begins=True)
+        manifest = manifest.model_copy(update={"spec": spec})
+        store, settings = open_store(place.checkpoint_uri, Settings()), with_keys_of_tables(spec, vended.settings)
+        drivers, effects = DirectDrivers(store, settings), DyingAtItsCommit(after=after)
+        with pytest.raises(Died):
+            drive(reconciler_for(manifest, vended, drivers, DyingStore(store, effects), dying_sink(manifest, settings, effects)))
+        drivers.finish()
+
+        again = DirectDrivers(store, settings)
+        ended = drive(reconciler_for(manifest, vended, again, store))
+
+    assert isinstance(ended.outcome, Finish), ended.outcome
+    assert again.started == 0
+    assert sorted(row["id"] for row in place.rows()) == sorted({*range(400), *OLD} if sink else [*range(400), *OLD])
+    assert len(place.keys()) == 1
+
+
+@pytest.mark.spark
+def test_an_attempt_of_lance_tables_goes_on_for_three_lifetimes_of_their_keys(
+    tmp_path: Path, lake: tuple[NamedLancePlace, str], s3_server: S3Server
+) -> None:
+    place, address = lake
+    source = replace(place, table="raw.source")
+    declared(place, place.table, source.table)
+    for made in (source, place):
+        made.create(SCHEMA)
+    for start in (0, 10_000):
+        source.append(rows_of(range(start, start + 10_000)))
+    with vending(address, s3_server, LIFETIME_S) as front:
+        command = slow_from(source.sink(), tmp_path, by_vended_keys(place, front), 3 * LIFETIME_S)
+
+        ended, output = command.run()
+
+        assert ended == 0, output
+        assert sorted(row["id"] for row in place.rows()) == list(range(20_000))
+        ledger = command.ledger()
+        assert ledger is not None
+        assert ledger.attempts.list_attempts() == [1]
+        assert len(front.handed) > 4

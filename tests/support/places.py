@@ -246,14 +246,13 @@ def on_glue(folder: Path, glue: GlueServer, server: S3Server) -> IcebergPlace:
     return replace(place, settings=settings, name=f"db{uuid.uuid4().hex[:8]}.rows")
 
 
-def on_vending(folder: Path, vending: Vending, server: S3Server) -> IcebergPlace:
+def on_vending(folder: Path, vending: Vending, catalog: RestCatalog, server: S3Server) -> IcebergPlace:
     """Return a place in a fresh bucket for all but the table, whose catalog hands out the keys for its files."""
     place = on_s3(folder, "iceberg", server)
     assert isinstance(place, IcebergPlace)
-    catalog = RestCatalogSettings(uri=vending.uri, credentials="vended")
-    prefix = f"{vending.catalog.warehouse}/"
-    files = StorageEntry(prefix=prefix, endpoint=server.endpoint, region=server.region, credentials="vended")
-    settings = place.settings.model_copy(update={"catalogs": {"test": catalog}, "storage": (*place.settings.storage, files)})
+    entry = RestCatalogSettings(uri=vending.uri, credentials="vended")
+    files = StorageEntry(prefix=f"{catalog.warehouse}/", endpoint=server.endpoint, region=server.region, credentials="vended")
+    settings = place.settings.model_copy(update={"catalogs": {"test": entry}, "storage": (*place.settings.storage, files)})
     return replace(place, settings=settings, name=f"db{uuid.uuid4().hex[:8]}.rows")
 
 

@@ -1,4 +1,4 @@
-"""A REST catalog that hands out keys with its tables, which an S3 server lets in for as long as they live."""
+"""A REST catalog, or Lance namespace, that hands out keys with its tables, which an S3 server lets in while they live."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from devtools.ports import LOOPBACK
-from devtools.rest_catalog import RestCatalog
 from devtools.s3_server import S3Server
 from tests.support.http_server import serving_by
 
@@ -34,7 +33,6 @@ UNWANTED = {
 class Vending:
     """`handed`: the access keys so far. `as_config`: they come as properties of the table, and not by prefix."""
 
-    catalog: RestCatalog
     s3: S3Server
     lifetime_s: float
     as_config: bool = False
@@ -45,7 +43,8 @@ class Vending:
     _ends: list[threading.Timer] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def hand_out(self) -> dict[str, str]:
+    def hand_out(self) -> tuple[str, str, str]:
+        """Return access key, secret key, and the end in milliseconds."""
         access, secret = secrets.token_hex(10), secrets.token_hex(20)
         self.s3.make_user(access, secret)
         ends_ms = int((time.time() + self.lifetime_s) * 1000)
@@ -55,11 +54,7 @@ class Vending:
             self._living.add(access)
             self._ends.append(end)
         end.start()
-        return {
-            "s3.access-key-id": access,
-            "s3.secret-access-key": secret,
-            "s3.session-token-expires-at-ms": str(ends_ms),
-        }
+        return access, secret, str(ends_ms)
 
     def take_away(self) -> None:
         """Let none of the keys in any more, and hand out no others."""
@@ -76,11 +71,15 @@ class Vending:
             self.s3.remove_user(access)
 
     def with_keys(self, answer: dict[str, Any]) -> dict[str, Any]:
-        keys = self.hand_out()
+        access, secret, ends_ms = self.hand_out()
+        if "metadata" not in answer:  # of a Lance namespace
+            keys = {"aws_access_key_id": access, "aws_secret_access_key": secret, "expires_at_millis": ends_ms}
+            return {**answer, "storage_options": {"aws_endpoint": "http://127.0.0.1:9", "aws_region": "elsewhere", **keys}}
+        keys = {"s3.access-key-id": access, "s3.secret-access-key": secret, "s3.session-token-expires-at-ms": ends_ms}
         if self.as_config:
             return {**answer, "config": {**UNWANTED, **keys}}
-        location = answer["metadata"]["location"]
-        return {**answer, "config": UNWANTED, "storage-credentials": [{"prefix": location, "config": {**UNWANTED, **keys}}]}
+        by_prefix = [{"prefix": answer["metadata"]["location"], "config": {**UNWANTED, **keys}}]
+        return {**answer, "config": UNWANTED, "storage-credentials": by_prefix}
 
     def close(self) -> None:
         for end in self._ends:
@@ -89,22 +88,21 @@ class Vending:
 
 @contextmanager
 def vending(
-    catalog: RestCatalog, s3: S3Server, lifetime_s: float = 3_600.0, *, as_config: bool = False, host: str = LOOPBACK
+    behind: str, s3: S3Server, lifetime_s: float = 3_600.0, *, as_config: bool = False, host: str = LOOPBACK
 ) -> Iterator[Vending]:
-    """Serve a REST catalog with keys for its tables while the body runs."""
-    front = Vending(catalog, s3, lifetime_s, as_config)
+    """Serve what is at the address `behind`, with keys for its tables, while the body runs."""
+    front = Vending(s3, lifetime_s, as_config)
 
     class Handler(BaseHTTPRequestHandler):
         def _answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, text = _ask(f"{catalog.uri}{self.path}", self.command, body)
-            if b'"metadata-location"' in text and status == 200:
+            status, text = _ask(f"{behind}{self.path}", self.command, body)
+            has_keys = (self.command == "GET" and b'"metadata-location"' in text) or "/describe?" in self.path
+            if status == 200 and has_keys:
                 if front.is_refusing:
-                    status, text = (
-                        403,
-                        json.dumps({"error": {"message": "no keys for you", "type": "ForbiddenException", "code": 403}}).encode(),
-                    )
-                elif self.command == "GET":
+                    refusal = {"message": "no keys for you", "type": "ForbiddenException", "code": 403}
+                    status, text = 403, json.dumps({"error": refusal}).encode()
+                else:
                     text = json.dumps(front.with_keys(json.loads(text))).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

@@ -1,17 +1,21 @@
-"""Keys for the files of tables that a REST catalog hands out with them: what of an answer is taken, and for which tables."""
+"""Keys for the files of tables that a REST catalog hands out with them: what of an answer is taken, and for which tables.
+
+With those of Lance namespaces (`lance/namespaces.py`), they are the keys of a write.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from checkpoint_protocol.manifest.sources.source import IcebergSource
+from checkpoint_commit.lance.namespaces import is_vending, keys_of
+from checkpoint_protocol.manifest.sources.source import IcebergSource, LanceSource
 from checkpoint_protocol.manifest.spec import Spec
-from checkpoint_protocol.places.handed_keys import HandedKeys, RenewedKeys
+from checkpoint_protocol.places.handed_keys import HandedKeys, RenewedKeys, moment_of
 from checkpoint_protocol.places.settings import CatalogSettings, RestCatalogSettings, Settings
 from checkpoint_protocol.places.uris import PLACES_OF_TABLES, SAME_STORE
+from checkpoint_protocol.tables.lance import TableName
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.rest import TableResponse
@@ -30,7 +34,6 @@ _OF_GCS: Final = "gcs.oauth2.token"
 _GCS_ENDS: Final = "gcs.oauth2.token-expires-at"
 _AZURE_SAS: Final = re.compile(r"adls\.sas-token\.(?P<account>.+)")
 _AZURE_ENDS: Final = "adls.sas-token-expires-at-ms."
-_MOST_MS: Final = 253_402_300_799_000  # the last moment of the year 9999
 
 
 def vended_keys(response: TableResponse) -> tuple[HandedKeys, ...]:
@@ -60,13 +63,7 @@ def _keys(prefix: str, config: Mapping[str, str]) -> HandedKeys | None:
                 values, ends = {"sas_token": value}, config.get(f"{_AZURE_ENDS}{sas['account']}")
     if not values:
         return None
-    return HandedKeys(prefix=f"{scheme}{separator}{rest}", values=values, expires_at=_moment(ends))
-
-
-def _moment(milliseconds: str | None) -> datetime | None:
-    if milliseconds is None or not milliseconds.isdecimal() or int(milliseconds) > _MOST_MS:
-        return None
-    return datetime.fromtimestamp(int(milliseconds) / 1000, UTC)
+    return HandedKeys(prefix=f"{scheme}{separator}{rest}", values=values, expires_at=moment_of(ends))
 
 
 def keys_of_table(table: Table) -> Sequence[HandedKeys]:
@@ -81,28 +78,35 @@ def keys_of_write(spec: Spec, settings: Settings, catalogs: CatalogBook | None =
     A table that is not there yet has none, until it was made.
     """
     tables = [(catalog, table) for catalog, table in _tables(spec) if _is_vending(settings.catalogs.get(catalog))]
-    if not tables:
+    named = [name for name in _named(spec) if is_vending(name, settings)]
+    if not tables and not named:
         return None
 
     def load() -> tuple[list[HandedKeys], bool]:
-        from pyiceberg.exceptions import NoSuchTableError
-
-        from checkpoint_commit.catalogs.named import CatalogBook, translate_catalog_error
-
-        book = catalogs or CatalogBook(settings)
-        found: list[HandedKeys] = []
-        are_all = True
-        for catalog, table in tables:
-            settings.check_grant(catalog, table)
-            try:
-                found += keys_of_table(book.open(catalog).load_table(table))
-            except NoSuchTableError:
-                are_all = False
-            except Exception as error:
-                raise translate_catalog_error(error, catalog, settings.place) from error
-        return found, are_all
+        all_of_them = [keys_of(name, settings) for name in named]
+        if tables:
+            all_of_them += _of_iceberg(tables, settings, catalogs)
+        return [one for keys, _ in all_of_them for one in keys], all(is_there for _, is_there in all_of_them)
 
     return RenewedKeys(load)
+
+
+def _of_iceberg(
+    tables: Sequence[tuple[str, str]], settings: Settings, catalogs: CatalogBook | None
+) -> Iterator[tuple[Sequence[HandedKeys], bool]]:
+    from pyiceberg.exceptions import NoSuchTableError
+
+    from checkpoint_commit.catalogs.named import CatalogBook, translate_catalog_error
+
+    book = catalogs or CatalogBook(settings)
+    for catalog, table in tables:
+        settings.check_grant(catalog, table)
+        try:
+            yield keys_of_table(book.open(catalog).load_table(table)), True
+        except NoSuchTableError:
+            yield (), False
+        except Exception as error:
+            raise translate_catalog_error(error, catalog, settings.place) from error
 
 
 def with_keys_of_tables(spec: Spec, settings: Settings) -> Settings:
@@ -120,3 +124,8 @@ def _tables(spec: Spec) -> Iterator[tuple[str, str]]:
     for source in spec.source.members:
         if isinstance(source, IcebergSource):
             yield source.catalog, source.table
+
+
+def _named(spec: Spec) -> Iterator[TableName]:
+    places = [spec.sink.lance, *(source for source in spec.source.members if isinstance(source, LanceSource))]
+    yield from (place.name for place in places if place is not None and place.name is not None)

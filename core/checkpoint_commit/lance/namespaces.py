@@ -3,12 +3,13 @@
 Whoever holds the settings asks, once, where a write begins. All that comes after sees a dataset by its URI: drivers, which know
 no namespace, the records, and the identity of the write. So a name that leads elsewhere later is told as another dataset.
 
-A location is somebody else's word, and is checked as one in a manifest is. Credentials that come with it are passed over.
+A location is somebody else's word, and is checked as one in a manifest is. Keys that come with it are passed over, unless the
+settings say `credentials: vended`: of the namespace, and of the storage entry that covers the location.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
@@ -17,16 +18,30 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable, one_line
 from checkpoint_protocol.manifest.sources.source import Source
 from checkpoint_protocol.manifest.spec import ManifestInvalid, Spec, validate_model
+from checkpoint_protocol.places.handed_keys import HandedKeys, RenewedKeys, moment_of
 from checkpoint_protocol.places.setting_values import reveal
 from checkpoint_protocol.places.settings import NamespaceSettings, Settings
 from checkpoint_protocol.places.storage import entry_of, lance_options
-from checkpoint_protocol.places.uris import local_path
+from checkpoint_protocol.places.uris import SAME_STORE, local_path
 from checkpoint_protocol.tables.lance import LanceDatasetPlace, TableName
 
 _ANSWER_WITHIN_S: Final = 30.0
 _MOST_ANSWER_BYTES: Final = 16 << 20
 #: Between the names of a table's namespaces, in a path. The default of the specification.
 _DELIMITER: Final = "$"
+#: What is taken of the storage options that come with a table, by the scheme of its location: Lance's names, and ours.
+_TAKEN: Final = {
+    "s3": {
+        "aws_access_key_id": "access_key_id",
+        "access_key_id": "access_key_id",
+        "aws_secret_access_key": "secret_access_key",
+        "secret_access_key": "secret_access_key",
+        "aws_session_token": "token",
+        "session_token": "token",
+    },
+    "gs": {"google_bearer_token": "token", "bearer_token": "token"},
+    "az": {"azure_storage_sas_key": "sas_token", "azure_storage_sas_token": "sas_token", "sas_token": "sas_token"},
+}
 _Place = TypeVar("_Place", bound=LanceDatasetPlace)
 
 
@@ -100,11 +115,43 @@ def declare(name: TableName, settings: Settings) -> str | None:
     return _asked(name, settings, "declare") or find(name, settings)
 
 
+def with_keys_of_table(place: LanceDatasetPlace, settings: Settings) -> Settings:
+    """Return the settings with the keys that the namespace of a table hands out, if it does; they are asked for when needed."""
+    name = place.name
+    if name is None or not is_vending(name, settings):
+        return settings
+    return settings.with_keys(RenewedKeys(lambda: keys_of(name, settings)))
+
+
+def is_vending(name: TableName, settings: Settings) -> bool:
+    entry = settings.namespaces.get(name.namespace)
+    return entry is not None and entry.credentials is not None
+
+
+def keys_of(name: TableName, settings: Settings) -> tuple[Sequence[HandedKeys], bool]:
+    """Return the keys that come with a table, and whether the table is there."""
+    entry = settings.namespace(name.namespace)
+    answer = _ask(name, entry, settings, "describe")
+    if answer is None:
+        return (), False
+    uri, options = _location(answer, name, entry, settings), answer.get("storage_options")
+    scheme, _, rest = uri.partition("://")
+    scheme = SAME_STORE.get(scheme, scheme)
+    given = options if isinstance(options, dict) else {}
+    values = {ours: str(given[theirs]) for theirs, ours in _TAKEN.get(scheme, {}).items() if theirs in given}
+    if not values:
+        return (), True
+    return (HandedKeys(prefix=f"{scheme}://{rest}", values=values, expires_at=moment_of(given.get("expires_at_millis"))),), True
+
+
 def _asked(name: TableName, settings: Settings, what: str) -> str | None:
     entry = settings.namespace(name.namespace)
-    ask = _ask_server if entry.type == "rest" else _ask_directory
-    answer = ask(name, entry, settings, what)
+    answer = _ask(name, entry, settings, what)
     return None if answer is None else _location(answer, name, entry, settings)
+
+
+def _ask(name: TableName, entry: NamespaceSettings, settings: Settings, what: str) -> Mapping[str, Any] | None:
+    return (_ask_server if entry.type == "rest" else _ask_directory)(name, entry, settings, what)
 
 
 def _location(answer: Mapping[str, Any], name: TableName, entry: NamespaceSettings, settings: Settings) -> str:
@@ -171,7 +218,9 @@ def _ask_server(name: TableName, entry: NamespaceSettings, settings: Settings, w
         with Session() as session:
             for scheme in ("http://", "https://"):
                 session.mount(scheme, BoundedAdapter(title, f"{field}.uri", _ANSWER_WITHIN_S, _MOST_ANSWER_BYTES))
-            answer = session.post(url, json={}, headers=headers, allow_redirects=False)
+            answer = session.post(
+                url, json={"vend_credentials": entry.credentials is not None}, headers=headers, allow_redirects=False
+            )
         if answer.status_code in (404, 409):
             return None
         if answer.status_code in (401, 403):

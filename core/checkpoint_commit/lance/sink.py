@@ -66,7 +66,7 @@ class LanceFormat:
         if folder is not None and not folder.exists():
             return TargetSeen(self.title, exists=False, outputs=(self.output,), problems=problems)
         try:
-            dataset = open_dataset(self.title, settings)
+            dataset = open_dataset(self.title, self._with_keys(settings))
         except CheckpointError as error:
             return TargetSeen(self.title, exists=None, outputs=(self.output,), problems=(*problems, (self.field, error)))
         if dataset is None:
@@ -133,6 +133,7 @@ class LanceFormat:
         from checkpoint_commit.lance.upsert_sink import LanceUpsertSink
 
         refuse_lance_without_fences()
+        settings = self._with_keys(settings)
         if self.spec.mode != "Append":
             settings.check_overwrites(self.title)
         if self.spec.mode == "AddColumns":
@@ -159,6 +160,11 @@ class LanceFormat:
         )
         return ColumnsSink(table, self.spec, self.output)
 
+    def _with_keys(self, settings: Settings) -> Settings:
+        from checkpoint_commit.lance.namespaces import with_keys_of_table
+
+        return with_keys_of_table(self.named, settings)
+
     def _why_elsewhere(self, settings: Settings) -> Callable[[], str | None]:
         from checkpoint_commit.lance.namespaces import why_led_elsewhere
 
@@ -167,12 +173,12 @@ class LanceFormat:
     def find_committed(self, settings: Settings, key: EpochKey, identity: str, commit_id: int) -> Presence:
         from checkpoint_commit.lance.table import PylanceTable
 
-        return PylanceTable(self.named.location, settings).find_committed(key, identity, commit_id)
+        return PylanceTable(self.named.location, self._with_keys(settings)).find_committed(key, identity, commit_id)
 
     def find_former(self, settings: Settings, name: str, uid: str | None) -> Former | None:
         from checkpoint_commit.lance.table import PylanceTable
 
-        return PylanceTable(self.named.location, settings).find_former(name, uid)
+        return PylanceTable(self.named.location, self._with_keys(settings)).find_former(name, uid)
 
     def how_to_read(self, settings: Settings) -> str | None:
         return f"""{sys.executable} -c "import lance; print(lance.dataset('{self.named.location}').head(10).to_pandas())\""""

@@ -21,6 +21,8 @@ from checkpoint_protocol.errors import NeedsChange, Retryable
 #: A Secret that has changed is in the pods that mount it within about a minute and a half.
 _MOST_WAIT_S: Final = 150.0
 _PAUSE_S: Final = 1.0
+#: The last moment of the year 9999.
+_MOST_MS: Final = 253_402_300_799_000
 
 
 class HandedKeys(BaseModel):
@@ -41,6 +43,12 @@ class HandedKeys(BaseModel):
         """What a credential provider of obstore returns."""
         optional = {"token": None} if "access_key_id" in self.values else {}
         return {**optional, **self.values, "expires_at": self.expires_at}
+
+
+def moment_of(milliseconds: object) -> datetime | None:
+    """Return the moment that a server names, in milliseconds since 1970; None for what is none."""
+    text = str(milliseconds)
+    return datetime.fromtimestamp(int(text) / 1000, UTC) if text.isdecimal() and int(text) <= _MOST_MS else None
 
 
 class HandedOut(Protocol):

@@ -178,14 +178,17 @@ class NamespaceSettings(SettingsSection):
     uri: str | None = Field(default=None, description="rest: the server, e.g. https://namespace.example.com.")
     token: Secret | None = Field(default=None, description="rest: a bearer token.")
     headers: dict[str, Secret] = Field(default_factory=dict, description="rest: sent with each request, e.g. x-api-key.")
+    credentials: Literal["vended"] | None = Field(
+        default=None, description="rest: the keys that it hands out with a table are taken, as those of a catalog are."
+    )
     grants: tuple[CatalogGrant, ...] = Field(
         default=(), description="Cluster: as the grants of a catalog, of tables as they are called in the namespace."
     )
 
     @model_validator(mode="after")
     def _has_what_its_type_needs(self) -> NamespaceSettings:
-        if self.type == "directory" and (self.root is None or self.uri or self.token or self.headers):
-            raise ValueError("a directory namespace needs a root, and takes no uri, token or headers")
+        if self.type == "directory" and (self.root is None or self.uri or self.token or self.headers or self.credentials):
+            raise ValueError("a directory namespace needs a root, and takes no uri, token, headers or credentials")
         if self.type == "rest" and (self.root is not None or not (self.uri or "").startswith(("http://", "https://"))):
             raise ValueError("a rest namespace needs a uri (https://... or http://...), and takes no root")
         return self

@@ -8,15 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lance.file import LanceFileReader, LanceFileWriter
 from lance.namespace import DeclareTableRequest, RestAdapter
 from pyiceberg.catalog import load_catalog
 
 from checkpoint_commit.catalogs.vended import with_keys_of_tables
-from checkpoint_commit.lance.namespaces import located
+from checkpoint_commit.lance.namespaces import keys_of, located
 from checkpoint_control.decision.actions import Finish
+from checkpoint_formats.lance.access import access
+from checkpoint_formats.lance.datasets import open_dataset
+from checkpoint_protocol.places.handed_keys import RenewedKeys
 from checkpoint_protocol.places.settings import NamespaceSettings, Settings
 from checkpoint_protocol.places.storage import StorageEntry
 from checkpoint_protocol.store.object_store import open_store
+from checkpoint_protocol.tables.lance import TableName
 from devtools.ports import LOOPBACK, free_port
 from devtools.rest_catalog import RestCatalog
 from devtools.s3_server import S3Server
@@ -130,21 +135,30 @@ def test_an_attempt_goes_on_for_three_lifetimes_of_its_keys_and_nobody_is_told_t
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("by", ["catalog", "store"])
 def test_an_attempt_whose_keys_are_taken_away_ends_and_says_who_refused_them(
-    tmp_path: Path, catalog: RestCatalog, s3_server: S3Server
+    by: str, tmp_path: Path, catalog: RestCatalog, s3_server: S3Server
 ) -> None:
     with vending(catalog.uri, s3_server, LIFETIME_S) as front:
         place = on_vending(tmp_path, front, catalog, s3_server)
         command = slow_write(tmp_path, place, LIFETIME_S)
         running = command.start()
         until((tmp_path / "started").exists, "the first row", report=running.output)
-        front.take_away()
+        if by == "catalog":
+            front.is_refusing = True
+        else:
+            front.are_worthless = True
+            front.end_all()
 
         ended, output = wait_for_end(running)
 
         assert ended != 0
-        assert "CredentialsRefused" in output
-        assert "the catalog 'test' refused access: ForbiddenException: no keys for you" in output
+        assert "error: CredentialsRefused: " in output
+        said = {
+            "catalog": "the catalog 'test' refused access: ForbiddenException: no keys for you",
+            "store": "refused access to s3:",
+        }
+        assert said[by] in output, output
 
 
 @pytest.mark.spark
@@ -233,3 +247,28 @@ def test_an_attempt_of_lance_tables_goes_on_for_three_lifetimes_of_their_keys(
         assert ledger is not None
         assert ledger.attempts.list_attempts() == [1]
         assert len(front.handed) > 4
+
+
+def test_what_lance_holds_open_goes_on_when_its_keys_have_expired(
+    tmp_path: Path, lake: tuple[NamedLancePlace, str], s3_server: S3Server
+) -> None:
+    place, address = lake
+    declared(place, place.table)
+    place.create(SCHEMA)
+    place.append(rows_of(range(100)))
+    uri = place.uri
+    with vending(address, s3_server, LIFETIME_S) as front:
+        vended = by_vended_keys(place, front).settings
+        settings = vended.with_keys(RenewedKeys(lambda: keys_of(TableName("lake", place.table), vended)))
+        dataset, name = open_dataset(uri, settings), f"data/{place.dataset().get_fragments()[0].data_files()[0].path}"
+        assert dataset is not None
+        reader = LanceFileReader(f"{uri}/{name}", **access(uri, settings))
+        writer = LanceFileWriter(f"{uri}/data/made.lance", SCHEMA, **access(uri, settings))
+        until(lambda: front.ended == front.handed, "the end of all keys so far")
+
+        assert dataset.count_rows() == dataset.to_table().num_rows == 100
+        assert reader.read_all().to_table().num_rows == 100
+        writer.write_batch(rows_of(range(50)))
+        writer.close()
+
+    assert LanceFileReader(f"{uri}/data/made.lance", storage_options=place.options).metadata().num_rows == 50

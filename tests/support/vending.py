@@ -38,7 +38,11 @@ class Vending:
     as_config: bool = False
     uri: str = ""
     handed: list[str] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+    #: The catalog hands out no more keys.
     is_refusing: bool = False
+    #: The store does not let in those that it hands out.
+    are_worthless: bool = False
     _living: set[str] = field(default_factory=set)
     _ends: list[threading.Timer] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -46,7 +50,8 @@ class Vending:
     def hand_out(self) -> tuple[str, str, str]:
         """Return access key, secret key, and the end in milliseconds."""
         access, secret = secrets.token_hex(10), secrets.token_hex(20)
-        self.s3.make_user(access, secret)
+        if not self.are_worthless:
+            self.s3.make_user(access, secret)
         ends_ms = int((time.time() + self.lifetime_s) * 1000)
         end = threading.Timer(self.lifetime_s, self._end, [access])
         with self._lock:
@@ -56,9 +61,8 @@ class Vending:
         end.start()
         return access, secret, str(ends_ms)
 
-    def take_away(self) -> None:
-        """Let none of the keys in any more, and hand out no others."""
-        self.is_refusing = True
+    def end_all(self) -> None:
+        """Let none of the keys in that were handed out so far."""
         for access in list(self._living):
             self._end(access)
 
@@ -69,6 +73,7 @@ class Vending:
             self._living.remove(access)
         with suppress(ValueError):
             self.s3.remove_user(access)
+        self.ended.append(access)
 
     def with_keys(self, answer: dict[str, Any]) -> dict[str, Any]:
         access, secret, ends_ms = self.hand_out()

@@ -383,6 +383,9 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/protocol/test_settings.py::test_keys_that_a_library_would_complete_from_this_machine_are_refused": (
         "lacks {}: give it {}",
     ),
+    "unit/protocol/test_problems.py::test_what_cannot_be_a_member_of_a_union_has_a_write_of_its_own": (
+        "it cannot be a member of a union (files, iceberg and lance can); give it a write of its own into the table",
+    ),
     "unit/protocol/test_handed_keys.py::test_a_prefix_of_which_no_catalog_hands_out_keys_is_refused_with_the_way_out": (
         "give other places, such as that of the checkpoint, an entry of their own with a longer prefix",
     ),

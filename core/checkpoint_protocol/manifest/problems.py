@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -145,6 +145,14 @@ def _bound_text(kind: str, context: Mapping[str, Any]) -> str | None:
             return None
 
 
+def true_of(problems: Iterable[Any]) -> Iterator[Any]:
+    """Leave out what follows from other problems: pydantic counts the items of a list that have none."""
+    for problem in problems:
+        wanted = (problem.get("ctx") or {}).get("min_length", 0)
+        if problem["type"] != "too_short" or len(problem["input"]) < wanted:
+            yield problem
+
+
 def explain(model: type[BaseModel], problem: Any) -> str:
     """Return a problem with the path of its field, and the field of the model that was meant, where one is close."""
     location = problem["loc"]
@@ -152,6 +160,8 @@ def explain(model: type[BaseModel], problem: Any) -> str:
     message = text_of(problem)
     if problem["type"] == "extra_forbidden":
         section, name = _section_at(model, location[:-1]), str(location[-1])
+        if (why_not := getattr(section, "not_here", {}).get(name)) is not None:
+            return f"{path}: {why_not}"
         known = _field_names(section)
         owners = [owner for owner, inner in _inner_sections(section) if name in _field_names(inner)]
         if (meant := closest(name, known)) is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -43,6 +45,8 @@ class Section(BaseModel):
 
     #: What goes together in it, for the models and for the API server.
     rules: ClassVar[tuple[Rule, ...]] = ()
+    #: Why it does not have some fields that people would look for in it.
+    not_here: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     @model_validator(mode="after")
     def _keeps_its_rules(self) -> Self:

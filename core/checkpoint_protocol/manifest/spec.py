@@ -28,7 +28,7 @@ from checkpoint_protocol.manifest.pipelines import (
     done_together,
     parts_of,
 )
-from checkpoint_protocol.manifest.problems import at_fields, explain
+from checkpoint_protocol.manifest.problems import at_fields, explain, true_of
 from checkpoint_protocol.manifest.quantities import Duration, Size
 from checkpoint_protocol.manifest.rules import Rule, is_given, is_same_table, named_once, none_is
 from checkpoint_protocol.manifest.sections import Label, ObjectName, Seconds, Section, Uri
@@ -483,7 +483,7 @@ def validate_model(model: type[_Model], document: Any) -> _Model:
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
-        raise ManifestInvalid(tuple(explain(model, problem) for problem in error.errors(include_url=False))) from None
+        raise ManifestInvalid(tuple(explain(model, problem) for problem in true_of(error.errors(include_url=False)))) from None
 
 
 def _refuse_what_is_too_deep(document: Any) -> None:

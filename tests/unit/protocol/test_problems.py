@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from checkpoint_protocol.errors import Corrupt
-from checkpoint_protocol.manifest.spec import CheckpointedWrite, ManifestInvalid, validate_model
+from checkpoint_protocol.manifest.spec import CheckpointedWrite, ManifestInvalid, parse_manifest, validate_model
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import ClaimRecord, CommitRecord, LaunchRecord, decode, encode
 from tests.support.records import launch
@@ -72,13 +72,14 @@ def source(**fields: Any) -> dict[str, Any]:
         ({"sink": {"none": {}, "mode": "Upsrt"}}, "spec.sink.mode: 'Upsrt' is not allowed; did you mean 'Upsert'?"),
         ({"steps": [{"call": "a:b", "input": "panda"}]}, "spec.steps.0.input: 'panda' is not allowed; did you mean 'pandas'?"),
         (
-            {"source": {"union": [files(format="parquat")["source"], *[files()["source"]] * 2]}},
+            {"source": {"union": [files(format="parquat")["source"], files()["source"]]}},
             "spec.source.union.0.files.format: 'parquat' is not allowed; did you mean 'parquet'?",
         ),
         (
-            {"source": {"union": [files(fromat="csv")["source"], *[files()["source"]] * 2]}},
+            {"source": {"union": [files(fromat="csv")["source"], files()["source"]]}},
             "spec.source.union.0.files.fromat: unknown field; did you mean 'format'?",
         ),
+        ({"source": {"union": [files()["source"]]}}, "spec.source.union: at least 2 items are expected"),
         ({"source": []}, "spec.source: a mapping is expected (field: value)"),
         (source(where=""), "spec.source.where: it must not be empty"),
         (files(paths=[]), "spec.source.files.paths: at least 1 item is expected"),
@@ -95,6 +96,17 @@ def source(**fields: Any) -> dict[str, Any]:
 )
 def test_a_manifest_is_told_what_is_expected_where(spec: dict[str, Any], said: str) -> None:
     assert problems(CheckpointedWrite, manifest(**spec)) == (said,)
+
+
+def test_what_cannot_be_a_member_of_a_union_has_a_write_of_its_own() -> None:
+    kafka = {"kafka": {"bootstrapServers": ["a:1"], "topics": ["t"], "format": "json"}}
+    said = "it cannot be a member of a union (files, iceberg and lance can); give it a write of its own into the table"
+
+    found = problems(CheckpointedWrite, manifest(source={"union": [files()["source"], kafka]}))
+
+    assert found == (f"spec.source.union.1.kafka: {said}",)
+    for source in (files()["source"], kafka):
+        assert parse_manifest(manifest(source=source)).spec.sink.none is not None
 
 
 @pytest.mark.parametrize(

@@ -269,6 +269,11 @@ Text = FilesSource | KafkaSource
 Keyed = SparkSource | ProgramSource
 
 
+_NOT_IN_A_UNION: Final = (
+    "it cannot be a member of a union (files, iceberg and lance can); give it a write of its own into the table"
+)
+
+
 class UnionMember(Section):
     """One source of a union: exactly one of files, iceberg and lance."""
 
@@ -277,6 +282,7 @@ class UnionMember(Section):
     lance: LanceSource | None = Field(default=None, exclude_if=is_absent)
 
     rules: ClassVar = (exactly_one_of("files", "iceberg", "lance"),)
+    not_here: ClassVar = dict.fromkeys(("kafka", "spark", "program", "union"), _NOT_IN_A_UNION)
 
     @property
     def named(self) -> FilesSource | IcebergSource | LanceSource:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import StagedFile
-from checkpoint_protocol.records.inputs import SourceFile
+from checkpoint_protocol.records.inputs import FileColumns, SourceFile
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.store.object_store import disk_full, translate_store_error
 
@@ -91,7 +92,7 @@ class Described:
 
     `place` names it in messages, `known` are all of its columns, chosen or not, and `else_hint` is what one can do, beside
     correcting the name, about a column that is not there. `note` tells of what can be read, and is likely not meant: the field of
-    the source that it is about, and what to do.
+    the source that it is about, and what to do. `file_columns` are those that its files name.
     """
 
     files: tuple[SourceFile, ...]
@@ -100,6 +101,12 @@ class Described:
     known: tuple[str, ...]
     else_hint: str = ""
     note: str = ""
+    file_columns: tuple[FileColumns, ...] = ()
+
+
+#: By the paths of files that earlier epochs have taken and that have not changed since, their columns; None: not known.
+TakenColumns = Mapping[str, FileColumns | None]
+NOTHING_TAKEN: Final[TakenColumns] = MappingProxyType({})
 
 
 class FileReader(Reader, Protocol):
@@ -108,9 +115,11 @@ class FileReader(Reader, Protocol):
     def check(self, file: FoundFile) -> None:
         """Raise NeedsChange(SourceUnreadable) if a file by itself is not of the format, as far as its ends tell."""
 
-    def describe(self, found: Sequence[FoundFile]) -> Described:
+    def describe(self, found: Sequence[FoundFile], taken: TakenColumns = NOTHING_TAKEN) -> Described:
         """Return the files, of which there is at least one, in their order, and the schema of their rows.
 
+        Files that are `taken` are not among those that are returned, and are opened only where their columns are not known. The
+        schema is of all files.
         Of the columns that are asked for, the schema has those that some file has. NeedsChange(SourceUnreadable) names a file
         that is not of the format, or whose columns do not go with those of another one.
         """

@@ -15,7 +15,7 @@ from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.ledger.epoch_index import FileVersion
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import LaunchRecord, PinnedTable, TakenFile, TakenPartition
-from checkpoint_protocol.records.inputs import SourceFile
+from checkpoint_protocol.records.inputs import FileColumns, SourceFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class EarlierOf:
     """What the epochs before have taken of one source; a union has several.
 
     `again` are rows that failed and are to be tried again, from and to, of each file by its path and etag.
+    `columns` are those that taken files name, by their digests.
     """
 
     taken: Sequence[TakenFile] = ()
@@ -30,6 +31,7 @@ class EarlierOf:
     again: Mapping[FileVersion, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     partitions: Sequence[TakenPartition] = ()
     last_epoch: int = 0
+    columns: Mapping[str, FileColumns] = field(default_factory=dict)
 
     @property
     def files(self) -> dict[str, TakenFile]:
@@ -109,7 +111,22 @@ _File = TypeVar("_File", SourceFile, FoundFile)
 
 
 def under_recorded_names(files: Sequence[_File], recorded: Collection[str], identify: Identify) -> tuple[_File, ...]:
-    """Return the files, sorted by path, each under the name that an earlier epoch has recorded for it, if any has.
+    """Return the files, sorted by path, each under the name that an earlier epoch has recorded for it, if any has."""
+    return renamed(files, recorded_names(files, recorded, identify))
+
+
+def renamed(files: Sequence[_File], names: Mapping[str, str]) -> tuple[_File, ...]:
+    """Return the files, sorted by path, under these names, each by the one that it has."""
+    if not names:
+        return tuple(files)
+    found = (replace(file, path=names[file.path]) if file.path in names else file for file in files)
+    return tuple(sorted(found, key=lambda file: file.path))
+
+
+def recorded_names(
+    files: Sequence[SourceFile] | Sequence[FoundFile], recorded: Collection[str], identify: Identify
+) -> dict[str, str]:
+    """Return the names that earlier epochs have recorded for files, by those that they have now where these are others.
 
     From then on a file is known by that name alone. One that is not recorded under its name of now is looked for among those that
     the listing does not have under theirs: a link was made or removed since, or another release, or another path of the source,
@@ -119,18 +136,16 @@ def under_recorded_names(files: Sequence[_File], recorded: Collection[str], iden
     unlisted = [path for path in recorded if path not in listed]
     strangers = [file.path for file in files if file.path not in recorded]
     if not unlisted or not strangers:
-        return tuple(files)
+        return {}
     names: dict[str, str] = {}
     for path, identity in zip(unlisted, _for_each_of_many(identify, unlisted), strict=True):
         if identity is not None:
             names.setdefault(identity, path)
-    renamed = {
+    return {
         path: names[identity]
         for path, identity in zip(strangers, _for_each_of_many(identify, strangers), strict=True)
         if identity is not None and identity in names
     }
-    found = (replace(file, path=renamed[file.path]) if file.path in renamed else file for file in files)
-    return tuple(sorted(found, key=lambda file: file.path))
 
 
 def find_moved(

@@ -41,6 +41,7 @@ from checkpoint_protocol.records import (
     DrivenBy,
     FailureRecord,
     FieldMetrics,
+    FileColumns,
     GivenUp,
     Grouping,
     IcebergBase,
@@ -122,6 +123,7 @@ _OTHER = "ffeeddccbbaa99887766554433221100"
 _CODE = "c0de" * 16
 _MENDED = "beef" * 16
 _SCHEMA = "aGVsbG8gc2NoZW1h"
+_COLUMNS = FileColumns(digest="0123456789abcdef", read_as="parquet", arrow_schema=_SCHEMA)
 
 _ICEBERG = IcebergTarget(
     table="local.db.flüge",
@@ -255,6 +257,22 @@ SAMPLES: Final[dict[str, Record]] = {
             SourceFile(path="s3://in/größe.pdf", etag="d", size_bytes=9, unit="rows", end=1, modified_us=1_764_000_000_123_456),
         ),
         arrow_schema=_SCHEMA,
+    ),
+    "input-with-columns": InputRecord(
+        token=_TOKEN,
+        files=(
+            SourceFile(path="/in/a.parquet", etag="abc-1", size_bytes=1000, unit="rows", end=500, columns="0123456789abcdef"),
+        ),
+        arrow_schema=_SCHEMA,
+        file_columns=(_COLUMNS,),
+    ),
+    "input-with-columns-in-parts": InputIndexRecord(
+        token=_TOKEN,
+        parts=(StoredPart(token=_TOKEN, count=1, digest="3a" * 32),),
+        totals=InputTotals(files=1, size_bytes=1000, rows=500, retried=0),
+        arrow_schema=_SCHEMA,
+        tables=(),
+        file_columns=(_COLUMNS,),
     ),
     "input-in-parts": InputIndexRecord(
         token=_TOKEN,
@@ -996,6 +1014,12 @@ SAMPLES: Final[dict[str, Record]] = {
         dialects=(CsvDialect(source=1, delimiter=";", quote="'"),),
         in_table=(9_999, 1000),
         not_committed=(17,),
+    ),
+    "taken-with-columns": TakenRecord(
+        token=_TOKEN,
+        epoch=2,
+        files=(TakenFile(path="/in/a.parquet", etag="abc-1", size_bytes=1000, columns="0123456789abcdef"),),
+        file_columns=(_COLUMNS,),
     ),
     "taken-without-what-failed": TakenRecord(token=_TOKEN, epoch=24, unread=(23,)),
     "taken-of-keys": TakenRecord(

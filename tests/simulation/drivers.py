@@ -146,8 +146,6 @@ def _run_attempt(world: World, job: Job, ledger: Ledger, attempt: int, name: str
 
 def _list_source(world: World, launch: LaunchRecord, reader: SimulatedReader, earlier: Earlier) -> InputRecord:
     """As checkpoint_work.inputs.epoch_input.list_source does for files."""
-    if launch.at_most is None:
-        return input_of_files(launch, reader, str, earlier)
     budget = world.parts.budget(launch, str)
     found = budget.within(reader.found(), earlier_of(earlier, 0, launch))
     return input_of_files(launch, reader, str, earlier, found, budget.left)

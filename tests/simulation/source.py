@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from checkpoint_formats.files.locations import FoundFile
-from checkpoint_formats.port import Chunk, Described
+from checkpoint_formats.port import NOTHING_TAKEN, Chunk, Described, TakenColumns
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.records import IcebergFile, LanceDataFile, LanceFragment, StagedFile
@@ -143,13 +143,12 @@ class SimulatedReader:
             for index, size in enumerate(self.input.sizes)
         ]
 
-    def describe(self, found: Sequence[FoundFile]) -> Described:
-        """`found`: those that an epoch with a bound may take; all, where there is none."""
-        wanted = {file.path for file in found}
+    def describe(self, found: Sequence[FoundFile], taken: TakenColumns = NOTHING_TAKEN) -> Described:
+        wanted = {file.path for file in found} - set(taken)
         files = tuple(
             SourceFile(path=f"{self.path}/{index}", etag=f"etag {index}", size_bytes=size * self.row_bytes, unit="rows", end=size)
             for index, size in enumerate(self.input.sizes)
-            if not found or f"{self.path}/{index}" in wanted
+            if f"{self.path}/{index}" in wanted
         )
         empty = SourceFile(path=f"{self.path}/-1", etag="etag", size_bytes=0, unit="rows", end=0)
 

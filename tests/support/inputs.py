@@ -27,4 +27,5 @@ def input_of_files(
     """Return what an epoch takes of the files that a reader describes whatever was found."""
     before = earlier_of(earlier, 0, launch)
     taken = take_with(reader, Taking(launch, 0, Selection(), StorageSettings(), before, found, identify))
-    return InputRecord(token=new_token(), files=taken.files, arrow_schema=encode_schema(taken.schema), left=left)
+    schema = encode_schema(taken.schema)
+    return InputRecord(token=new_token(), files=taken.files, arrow_schema=schema, left=left, file_columns=taken.file_columns)

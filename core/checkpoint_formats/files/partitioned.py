@@ -10,7 +10,7 @@ import pyarrow as pa
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.numbering import empty_chunk
 from checkpoint_formats.files.partition_folders import PartitionColumns, folders_of, keys_of
-from checkpoint_formats.port import Chunk, Described, FileReader, WrappingReader
+from checkpoint_formats.port import NOTHING_TAKEN, Chunk, Described, FileReader, TakenColumns, WrappingReader
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.where import Filter
 from checkpoint_protocol import reasons
@@ -56,9 +56,9 @@ class PartitionedReader(WrappingReader, FileReader):
     def check(self, file: FoundFile) -> None:
         self.inner_of(file).check(file)
 
-    def describe(self, found: Sequence[FoundFile]) -> Described:
+    def describe(self, found: Sequence[FoundFile], taken: TakenColumns = NOTHING_TAKEN) -> Described:
         paths = [file.path for file in found]
-        described = self.inner_of(found[0]).describe(found)  # first: the folder of a table is refused as such
+        described = self.inner_of(found[0]).describe(found, taken)  # first: the folder of a table is refused as such
         keys = keys_of(paths)
         stray = [name for name in self._source.types if name not in keys]
         if stray and not self._source.is_text:
@@ -73,7 +73,7 @@ class PartitionedReader(WrappingReader, FileReader):
             if key in described.known:
                 raise _has_it_itself(described.place, key)
         chosen = [key for key in keys if self._columns is None or key in self._columns]
-        if not described.schema.names and not all(file.unit == "rows" for file in described.files):
+        if not described.schema.names and self._source.is_text:
             raise NeedsChange(
                 reasons.MANIFEST_INVALID,
                 f"source.columns names columns of folders only ({', '.join(chosen)}), and rows of text are found by columns of "

@@ -8,12 +8,12 @@ from functools import partial
 
 from checkpoint_formats.port import Described, FileReader
 from checkpoint_formats.readers import file_reader_for
-from checkpoint_formats.taking import Taking, choose, find_moved, under_recorded_names
+from checkpoint_formats.taking import Taking, choose, find_moved, recorded_names, renamed
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.sources.source import FilesSource
 from checkpoint_protocol.records import TakenFile
-from checkpoint_protocol.records.inputs import SourceFile
+from checkpoint_protocol.records.inputs import FileColumns, SourceFile
 
 
 def take(source: FilesSource, of: Taking) -> tuple[Described, None]:
@@ -24,13 +24,25 @@ def take(source: FilesSource, of: Taking) -> tuple[Described, None]:
 def take_with(reader: FileReader, of: Taking) -> Described:
     """Return what the epoch takes of the files, as this reader describes them."""
     known, on_replaced = of.earlier.files, of.launch.on_replaced
-    described = reader.describe(of.found)
-    files = under_recorded_names(described.files, known, of.identify)
+    names = recorded_names(of.found, known, of.identify)
+    described = reader.describe(of.found, _as_taken(of, known, names))
+    files = renamed(described.files, names)
     moved: Mapping[str, TakenFile] = {}
     if known and on_replaced != "Process" and of.takes_new:
         moved = find_moved([file for file in files if file.path not in known], of.earlier.taken, partial(_is_gone, reader))
     taken = choose(files, lambda file: _is_new(file, known, moved, on_replaced), of, are_files=True)
     return replace(described, files=taken)
+
+
+def _as_taken(of: Taking, known: Mapping[str, TakenFile], names: Mapping[str, str]) -> dict[str, FileColumns | None]:
+    """Return the columns of files that are as they were taken, by their paths; not where rows are tried again."""
+    again = {path for path, _ in of.earlier.again}
+    taken: dict[str, FileColumns | None] = {}
+    for file in of.found:
+        before = known.get(names.get(file.path, file.path))
+        if before is not None and (before.etag, before.size_bytes) == (file.etag, file.size_bytes) and before.path not in again:
+            taken[file.path] = None if before.columns is None else of.earlier.columns.get(before.columns)
+    return taken
 
 
 def _is_gone(reader: FileReader, file: TakenFile) -> bool:

@@ -42,7 +42,7 @@ from checkpoint_protocol.records import (
     encode,
     takes_the_whole_source,
 )
-from checkpoint_protocol.records.inputs import SourceFile
+from checkpoint_protocol.records.inputs import SourceFile, some_columns
 from checkpoint_protocol.rows.keys import add_key_sets, subtract_key_set
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.store import layout
@@ -357,14 +357,20 @@ class _Draft:
             if file.iceberg is None and file.only is None:
                 self.files.append(
                     TakenFile(
-                        path=file.path, etag=file.etag, size_bytes=file.size_bytes, fragment=file.fragment, source=file.source
+                        path=file.path,
+                        etag=file.etag,
+                        size_bytes=file.size_bytes,
+                        fragment=file.fragment,
+                        source=file.source,
+                        columns=file.columns,
                     )
                 )
                 if self.puts and len(self.files) == _FILES_OF_A_PART:
                     part = TakenPartRecord(token=new_token(), epoch=self.epoch, files=tuple(self.files))
                     self.base = self.base.model_copy(update={"parts": (*self.base.parts, self.index.put_part(part))})
                     self.files = []
-        self.base = self.base.model_copy(update={"partitions": tuple(partitions.values())})
+        columns = some_columns((*self.base.file_columns, *record.file_columns))
+        self.base = self.base.model_copy(update={"partitions": tuple(partitions.values()), "file_columns": columns})
         found = {dialect_of(source, number) for number in numbered} - set(self.base.dialects)
         if found:
             ordered = sorted(found, key=lambda one: (one.source, one.delimiter, one.quote))

@@ -54,6 +54,7 @@ class Inputs:
                 totals=record.totals,
                 arrow_schema=record.arrow_schema,
                 tables=record.tables,
+                file_columns=record.file_columns,
             )
         path = self.records.at.input_since(since)
         stored = self._remember(path, put_once(self.records.store, path, offered, self.records.pause, _INPUTS))

@@ -96,6 +96,7 @@ from checkpoint_protocol.records.formats.stage_results import (
 from checkpoint_protocol.records.formats.union import Base, PinnedTable, StagedFile, Target
 from checkpoint_protocol.records.inputs import (
     PART_BYTES,
+    FileColumns,
     InputIndexRecord,
     InputPartRecord,
     InputRecord,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, GetCoreSchemaHandler, model_validator
 from pydantic.dataclasses import dataclass
@@ -18,6 +19,11 @@ from checkpoint_protocol.rows.positions import Range
 
 #: An input or a plan that is larger is put in parts of about this size: some 30,000 files, or 200,000 ranges.
 PART_BYTES = 8 << 20
+#: Of so many bytes of columns an input, or an index, keeps which file has them; files with others are opened again.
+MOST_COLUMNS_BYTES: Final = 4 << 20
+
+
+ColumnsDigest = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 
 
 class StoredPart(Part):
@@ -31,6 +37,26 @@ class StoredPart(Part):
     digest: Digest
 
 
+class FileColumns(Part):
+    """The columns that files have, as a message of Arrow's IPC, chosen or not. `read_as`: by which rules they were found.
+
+    Files name them by `digest`, which may also be that of columns that are kept nowhere.
+    """
+
+    digest: ColumnsDigest
+    read_as: str
+    arrow_schema: Base64
+
+
+def some_columns(found: Iterable[FileColumns]) -> tuple[FileColumns, ...]:
+    """Return them each once, the first that are not too many for one record."""
+    room, kept = MOST_COLUMNS_BYTES, {}
+    for one in found:
+        if one.digest not in kept and (room := room - len(one.arrow_schema)) >= 0:
+            kept[one.digest] = one
+    return tuple(kept.values())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid", strict=True))
 class SourceFile:
     """One input file, fixed for the epoch. With slots, and no pydantic model: there may be a million in one process.
@@ -42,7 +68,8 @@ class SourceFile:
     that those which the table has deleted have positions too. `iceberg`: of an Iceberg table's data file. `fragment`: of a
     Lance dataset, whose fragments are its files. `pack`: of a fragment whose columns are put together. `source`: which member
     of a union it is of. `modified_us`: when it was written, where its rows tell that. `kafka`: a partition of a topic, whose
-    offsets are its positions; its bytes are estimated.
+    offsets are its positions; its bytes are estimated. `columns`: which columns it has, so that later
+    epochs need not open it.
     """
 
     path: str
@@ -59,6 +86,7 @@ class SourceFile:
     modified_us: int | None = later(None)
     kafka: KafkaPartition | None = later(None)
     pack: LancePack | None = later(None)
+    columns: ColumnsDigest | None = later(None)
 
     @property
     def has_positions(self) -> bool:
@@ -116,6 +144,7 @@ class InputRecord(Record):
     source (a union has several) the table at the snapshot or version that every attempt reads, or None; it is empty where no
     source is a table. Where rows are known by keys there are no files, which nothing
     could pin: `keys` are the columns that every attempt knows rows by, and `retried` says what it takes of earlier epochs.
+    `file_columns` are those that its files name.
     Of a stream there are none either: `batch` is the number of Spark's micro-batch, and each attempt has a record of its own.
 
     With too many files for one object an InputIndexRecord is stored in its place.
@@ -130,6 +159,7 @@ class InputRecord(Record):
     retried: Retried | None = later(None)
     left: Count = later(0)
     batch: Count | None = later(None)
+    file_columns: tuple[FileColumns, ...] = later(())
 
     @property
     def totals(self) -> InputTotals:
@@ -159,6 +189,7 @@ class InputIndexRecord(Record):
     totals: InputTotals
     arrow_schema: Base64
     tables: tuple[PinnedTable | None, ...]
+    file_columns: tuple[FileColumns, ...] = later(())
 
     @model_validator(mode="after")
     def _counts_its_files(self) -> InputIndexRecord:

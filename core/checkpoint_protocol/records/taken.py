@@ -12,7 +12,7 @@ from checkpoint_protocol.plain_values import of_plain_values
 from checkpoint_protocol.records.base import Count, Number, Part, Record, later
 from checkpoint_protocol.records.formats.kafka import KafkaPartition
 from checkpoint_protocol.records.formats.union import PinnedTable
-from checkpoint_protocol.records.inputs import KeyColumn, StoredPart
+from checkpoint_protocol.records.inputs import ColumnsDigest, FileColumns, KeyColumn, StoredPart
 from checkpoint_protocol.records.plans import KeySet, KeysObject
 
 
@@ -28,6 +28,7 @@ class TakenFile:
     size_bytes: Count
     fragment: Count | None = later(None)
     source: Count = later(0)
+    columns: ColumnsDigest | None = later(None)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -82,7 +83,7 @@ class TakenRecord(Record):
     `files` come after those in `parts`, in the order of the epochs, and so do rows in `outstanding` and in its parts. `tables`
     are those of the last epoch. `in_table`: the last epoch that has committed to a table, and how many rows.
     `not_committed`: the epochs that have ended by a deletion, which have taken nothing. `unread`: those whose quarantined rows
-    could not be read; what they have taken is known all the same.
+    could not be read; what they have taken is known all the same. `file_columns` are those that files name, as in an input.
     """
 
     kind: Literal["taken"] = "taken"
@@ -99,6 +100,7 @@ class TakenRecord(Record):
     in_table: tuple[Number, Count] | None = later(None)
     not_committed: tuple[Number, ...] = later(())
     unread: tuple[Number, ...] = later(())
+    file_columns: tuple[FileColumns, ...] = later(())
 
     @property
     def last_that_took(self) -> int:

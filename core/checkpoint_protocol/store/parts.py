@@ -20,7 +20,7 @@ from typing import Final, TypeVar, overload
 from pydantic import TypeAdapter
 
 from checkpoint_protocol.records import InputIndexRecord, InputRecord, InputTotals, KeyColumn, PinnedTable, Retried, StoredPart
-from checkpoint_protocol.records.inputs import SourceFile
+from checkpoint_protocol.records.inputs import FileColumns, SourceFile
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.store.memory import reading
 
@@ -130,6 +130,10 @@ class InputInParts:
     @property
     def tables(self) -> tuple[PinnedTable | None, ...]:
         return self.index.tables
+
+    @property
+    def file_columns(self) -> tuple[FileColumns, ...]:
+        return self.index.file_columns
 
     @property
     def keys(self) -> tuple[KeyColumn, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final, assert_never
 
 import pyarrow as pa
@@ -35,7 +36,7 @@ from checkpoint_protocol.records import (
     TakenRecord,
     takes_the_whole_source,
 )
-from checkpoint_protocol.records.inputs import SourceFile
+from checkpoint_protocol.records.inputs import FileColumns, SourceFile, some_columns
 from checkpoint_protocol.store.parts import Input
 from checkpoint_work.inputs.reading import refuse_moved_rows_of_earlier_epochs
 
@@ -63,6 +64,7 @@ class Earlier:
     again: Sequence[OutstandingRows] = ()
     partitions: Sequence[TakenPartition] = ()
     last_epoch: int = 0
+    columns: Sequence[FileColumns] = ()
 
 
 _NOTHING: Final = Earlier()
@@ -78,7 +80,8 @@ def fix_input(ledger: Ledger, launch: LaunchRecord, list_source: ListSource) -> 
         return recorded
     taken, index = taken_before(ledger, launch), index_of(ledger)
     again = index.outstanding(taken) if launch.quarantine.retry != "Never" else ()
-    found = list_source(Earlier(tuple(index.files(taken)), taken.tables, again, taken.partitions, taken.last_that_took))
+    files = tuple(index.files(taken))
+    found = list_source(Earlier(files, taken.tables, again, taken.partitions, taken.last_that_took, taken.file_columns))
     refuse_moved_rows_of_earlier_epochs(taken.dialects, launch, found)
     return ledger.inputs.put_input(found, launch.input_since)
 
@@ -99,6 +102,7 @@ def list_source(launch: LaunchRecord, storage: StorageSettings, checkpoint_uri: 
         arrow_schema=encode_schema(schema),
         tables=tables if any(tables) else (),
         left=plan.left,
+        file_columns=some_columns(chain.from_iterable(described.file_columns for described in found)),
     )
 
 
@@ -205,7 +209,8 @@ def earlier_of(earlier: Earlier, number: int, launch: LaunchRecord) -> EarlierOf
     again = {(one.path, one.etag): one.rows for one in earlier.again if one.source == number or not is_union}
     partitions = [one for one in earlier.partitions if one.source == number or not is_union]
     table = earlier.tables[number] if earlier.tables else None
-    return EarlierOf(files, table, again, partitions, earlier.last_epoch)
+    columns = {one.digest: one for one in earlier.columns}
+    return EarlierOf(files, table, again, partitions, earlier.last_epoch, columns)
 
 
 def _of_all(found: Sequence[Described]) -> tuple[SourceFile, ...]:

@@ -18,7 +18,7 @@ from checkpoint_control.views.inspection import inspect_store
 from checkpoint_control.writes.deletion import delete_write
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.planning import MOST_PIECES, plan_tasks
-from checkpoint_formats.port import Chunk, Described
+from checkpoint_formats.port import NOTHING_TAKEN, Chunk, Described, TakenColumns
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
@@ -266,7 +266,7 @@ class _Listing:
     def check(self, file: FoundFile) -> None:
         raise AssertionError
 
-    def describe(self, found: Sequence[FoundFile]) -> Described:
+    def describe(self, found: Sequence[FoundFile], taken: TakenColumns = NOTHING_TAKEN) -> Described:
         return Described(self._files, pa.schema([("id", pa.int64())]), "/in", ("id",))
 
     def align(self, file: SourceFile, position: int, slack: int) -> int:

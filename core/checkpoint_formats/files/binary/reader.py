@@ -12,7 +12,7 @@ from checkpoint_formats.failures import unreadable, vanished
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.numbering import empty_chunk
 from checkpoint_formats.files.source_files import SourceFiles
-from checkpoint_formats.port import Chunk, Described, SourceFilesReader
+from checkpoint_formats.port import NOTHING_TAKEN, Chunk, Described, SourceFilesReader, TakenColumns
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.plain_types import as_plain
 from checkpoint_formats.rows.where import Filter
@@ -55,8 +55,9 @@ class BinaryReader(SourceFilesReader):
     def check(self, file: FoundFile) -> None:
         """Any file is of the format."""
 
-    def describe(self, found: Sequence[FoundFile]) -> Described:
-        described = tuple(file.as_source("rows", 1, modified_us=file.modified_us) for file in found)
+    def describe(self, found: Sequence[FoundFile], taken: TakenColumns = NOTHING_TAKEN) -> Described:
+        new = (file for file in found if file.path not in taken)
+        described = tuple(file.as_source("rows", 1, modified_us=file.modified_us) for file in new)
         names = [name for name in self._columns or _COLUMNS.names if name in _COLUMNS.names]
         schema = pa.schema([_COLUMNS.field(name) for name in names])
         return Described(described, schema, f"source file {found[0].path}", tuple(_COLUMNS.names))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -14,6 +14,7 @@ from checkpoint_formats.failures import explain, unreadable
 from checkpoint_formats.files.csv.dialect import EMPTY_LINE, EMPTY_LINE_WAY_OUT, FIRST_WAY_OUT, WAY_OUT, CsvDialect
 from checkpoint_formats.files.csv.inferred_columns import InferredColumns, Sample, infer_types
 from checkpoint_formats.files.csv.stream import CsvStream, is_read_from_its_start
+from checkpoint_formats.files.file_columns import KeptColumns
 from checkpoint_formats.files.lines import Lines, first_line, piece_of_lines, read_beginning
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.numbering import empty_chunk, number_rows
@@ -27,7 +28,7 @@ from checkpoint_formats.files.parsing import (
 )
 from checkpoint_formats.files.source_files import SourceFiles, for_each
 from checkpoint_formats.files.texts import MARK_BYTES, byte_order_mark
-from checkpoint_formats.port import Chunk, Described, SourceFilesReader
+from checkpoint_formats.port import NOTHING_TAKEN, Chunk, Described, SourceFilesReader, TakenColumns
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.plain_types import as_plain
 from checkpoint_formats.rows.type_names import parse_type
@@ -86,6 +87,11 @@ class _Header:
     names: tuple[str, ...]
 
 
+#: A file, which was not opened where its columns are known, with their names; None: it has no text.
+_Examined = tuple[SourceFile | FoundFile, tuple[str, ...] | None]
+_Filled = tuple[SourceFile | FoundFile, tuple[str, ...]]
+
+
 class CsvReader(SourceFilesReader):
     """Positions are bytes; in gzip files, and with the options multiLine and escape, row numbers.
 
@@ -112,13 +118,28 @@ class CsvReader(SourceFilesReader):
     def check(self, file: FoundFile) -> None:
         self._examine(file)
 
-    def describe(self, found: Sequence[FoundFile]) -> Described:
-        examined = for_each(self._examine, found)
-        described = tuple(file for file, _ in examined)
+    def describe(self, found: Sequence[FoundFile], taken: TakenColumns = NOTHING_TAKEN) -> Described:
+        rules = self._source.csv_options.model_dump_json(exclude={"null_values"})
+        kept = KeptColumns(f"csv {self._source.compression} {rules}", taken)
+        opened = iter(for_each(self._examine, [file for file in found if kept.of_taken(file.path) is None]))
+        examined: list[_Examined] = []
+        described: list[SourceFile] = []
+        digests: dict[tuple[str, ...] | None, str] = {}
+        for one in found:
+            columns = kept.of_taken(one.path)
+            if columns is not None:
+                examined.append((one, tuple(columns.names) or None))
+                continue
+            file, names = next(opened)
+            examined.append((file, names))
+            if file.path not in taken:
+                if names not in digests:
+                    digests[names] = kept.digest_of(_without_types(names or ()))
+                described.append(replace(file, columns=digests[names]))
         filled = _filled(examined)
         if not filled:
             raise unreadable(
-                described[0].path,
+                found[0].path,
                 "neither it nor any other file of the source has a line of text, so that the columns are not known",
                 "start the write when there are rows",
             )
@@ -126,8 +147,8 @@ class CsvReader(SourceFilesReader):
         known = self._united_names(filled)
         likely = likely_delimiter(filled[0][1], self._source.csv_options.delimiter) if self._header else None
         if not self._header:
-            for file in (file for file, names in examined if names is None):
-                self._refuse_empty_lines_alone(file, known)
+            for without_text in (one for one, names in examined if names is None):
+                self._refuse_empty_lines_alone(self._opened(without_text), known)
         for name in self._types:
             if name not in known:
                 raise NeedsChange(
@@ -140,13 +161,13 @@ class CsvReader(SourceFilesReader):
         types = self._types | inferred
         schema = pa.schema([(name, types[name]) for name in chosen])
         note = note_of(first, filled[0][1][0], likely)
-        return Described(described, schema, f"source file {first}", known, else_hint(likely), note)
+        return Described(tuple(described), schema, f"source file {first}", known, else_hint(likely), note, kept.found)
 
     def samples(self, found: Sequence[FoundFile], columns: Sequence[str]) -> list[Sample]:
         """Return the rows by which the types of these columns are inferred where no type is given."""
         return list(self._samples(_filled(for_each(self._examine, found)), columns))
 
-    def _united_names(self, filled: Sequence[tuple[SourceFile, tuple[str, ...]]]) -> tuple[str, ...]:
+    def _united_names(self, filled: Sequence[_Filled]) -> tuple[str, ...]:
         """Return the names of all columns of all files, in the order of their appearance."""
         first, names = filled[0]
         united = UnitedColumns(is_same=self._source.schema_rule == "Same")
@@ -161,7 +182,7 @@ class CsvReader(SourceFilesReader):
                 raise unreadable(file.path, difference, _NO_HEADER_WAY_OUT)
             # A first line that is a row shares no name with the header of another file.
             chosen = [name for name in others if self._columns is None or name in self._columns]
-            united.add(f"source file {file.path}", pa.schema([(name, pa.null()) for name in chosen]))
+            united.add(f"source file {file.path}", _without_types(chosen))
             known |= dict.fromkeys(others)
         return tuple(known)
 
@@ -187,6 +208,9 @@ class CsvReader(SourceFilesReader):
         for lines in piece_of_lines(self._files, file, piece.start, end, lambda: sizing.size_bytes):
             parsed = parse_lines(file.path, lines, parse, WAY_OUT, sets_apart=self._sets_apart)
             yield from chunks_of_lines(file.path, parsed, schema, spaces_are_blank=False)
+
+    def _opened(self, file: SourceFile | FoundFile) -> SourceFile:
+        return file if isinstance(file, SourceFile) else self._examine(file)[0]
 
     def _examine(self, file: FoundFile) -> tuple[SourceFile, tuple[str, ...] | None]:
         """Return a file's record and its column names; None if it has no text."""
@@ -239,7 +263,7 @@ class CsvReader(SourceFilesReader):
         """Return those of the columns that a file has."""
         return InferredColumns(pa.schema([field for field in schema if field.name in names]), self._types)
 
-    def _samples(self, filled: Sequence[tuple[SourceFile, tuple[str, ...]]], chosen: Sequence[str]) -> Iterator[Sample]:
+    def _samples(self, filled: Sequence[_Filled], chosen: Sequence[str]) -> Iterator[Sample]:
         """Give the first rows of the first files that have rows, of each column that is chosen: without given types, binaries."""
         missing = dict.fromkeys(chosen, _SAMPLE_FILES)
         for file, names in filled:
@@ -249,7 +273,7 @@ class CsvReader(SourceFilesReader):
             if missing.keys().isdisjoint(there):
                 continue
             columns = [name for name in chosen if name in there]
-            sample = self._sample(file, names, {name: self._types.get(name, pa.binary()) for name in columns})
+            sample = self._sample(self._opened(file), names, {name: self._types.get(name, pa.binary()) for name in columns})
             if sample is None or not sample.rows.num_rows:
                 continue
             for name in columns:
@@ -286,5 +310,9 @@ def _after_mark(path: str, beginning: bytes) -> int:
     return byte_order_mark(path, beginning[:MARK_BYTES])
 
 
-def _filled(examined: Sequence[tuple[SourceFile, tuple[str, ...] | None]]) -> list[tuple[SourceFile, tuple[str, ...]]]:
+def _without_types(names: Iterable[str]) -> pa.Schema:
+    return pa.schema([(name, pa.null()) for name in names])
+
+
+def _filled(examined: Sequence[_Examined]) -> list[_Filled]:
     return [(file, names) for file, names in examined if names is not None]

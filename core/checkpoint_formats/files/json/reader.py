@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -16,7 +16,7 @@ from checkpoint_formats.files.numbering import empty_chunk, number_rows
 from checkpoint_formats.files.parsing import BadLine, chunks_of_lines, parse_lines, parse_or_name_the_line, without_bad_lines
 from checkpoint_formats.files.source_files import SourceFiles, for_each
 from checkpoint_formats.files.texts import MARK_BYTES, TextStream, byte_order_mark, is_gzip
-from checkpoint_formats.port import Chunk, Described, SourceFilesReader
+from checkpoint_formats.port import NOTHING_TAKEN, Chunk, Described, SourceFilesReader, TakenColumns
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.type_names import parse_type
 from checkpoint_protocol.manifest.sources.source import FilesSource
@@ -50,12 +50,15 @@ class JsonReader(SourceFilesReader):
     def check(self, file: FoundFile) -> None:
         self._examine(file)
 
-    def describe(self, found: Sequence[FoundFile]) -> Described:
-        described = tuple(for_each(self._examine, found))
-        schema, first = self._infer(described), f"source file {described[0].path}"
+    def describe(self, found: Sequence[FoundFile], taken: TakenColumns = NOTHING_TAKEN) -> Described:
+        described = tuple(for_each(self._examine, [file for file in found if file.path not in taken]))
+        new = iter(described)
+        # Of those that are taken only the ones that tell the columns are looked at.
+        schema = self._infer(self._examine(file) if file.path in taken else next(new) for file in found)
+        first = f"source file {found[0].path}"
         if not schema.names:
             raise unreadable(
-                described[0].path,
+                found[0].path,
                 "neither it nor any other file of the source has an object with fields, so that the columns are not known",
                 "start the write when there are rows, or name the columns by source.files.types",
             )
@@ -92,7 +95,7 @@ class JsonReader(SourceFilesReader):
         start = byte_order_mark(file.path, self._files.read_range(file.path, 0, min(MARK_BYTES, file.size_bytes)))
         return file.as_source("bytes", file.size_bytes, start=start)
 
-    def _infer(self, files: Sequence[SourceFile]) -> pa.Schema:
+    def _infer(self, files: Iterable[SourceFile]) -> pa.Schema:
         """Return the fields of the first rows of the first files that have rows, in the order of their appearance."""
         samples = self.samples(files)
         together = b"\n".join(lines.buffer.to_pybytes() for _, lines in samples)
@@ -105,11 +108,11 @@ class JsonReader(SourceFilesReader):
             found = found.append(field) if index < 0 else found.set(index, field)
         return found
 
-    def samples(self, files: Sequence[SourceFile]) -> list[tuple[str, Lines]]:
+    def samples(self, files: Iterable[SourceFile]) -> list[tuple[str, Lines]]:
         """Return the first rows of the first files that have rows, by which the types are inferred, with the files' paths."""
         return list(islice(self._samples(files), _SAMPLE_FILES))
 
-    def _samples(self, files: Sequence[SourceFile]) -> Iterator[tuple[str, Lines]]:
+    def _samples(self, files: Iterable[SourceFile]) -> Iterator[tuple[str, Lines]]:
         for file in files:
             if file.unit == "records":
                 stream = TextStream(self._files, file.path, gzip=True)

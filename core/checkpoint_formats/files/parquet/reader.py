@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkpoint_formats.failures import changed, reading, unreadable
+from checkpoint_formats.files.file_columns import KeptColumns
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.numbering import empty_chunk
 from checkpoint_formats.files.parquet.footers import PROBLEM, WAY_OUT, Footers
 from checkpoint_formats.files.source_files import SourceFiles, for_each, streamed_each
-from checkpoint_formats.port import Chunk, Described, SourceFilesReader, in_chunks
+from checkpoint_formats.port import NOTHING_TAKEN, Chunk, Described, SourceFilesReader, TakenColumns, in_chunks
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.parquet_rows import nearest_start, open_parquet, row_batches
 from checkpoint_formats.rows.plain_types import as_plain, plain_schema
@@ -109,20 +110,31 @@ class ParquetReader(SourceFilesReader):
     def check(self, file: FoundFile) -> None:
         self._chosen(file.path, plain_schema(self._footers.read(file).schema))
 
-    def describe(self, found: Sequence[FoundFile]) -> Described:
-        refuse_files_of_tables(self._files, found)
+    def describe(self, found: Sequence[FoundFile], taken: TakenColumns = NOTHING_TAKEN) -> Described:
+        # Those that are taken were not below one; of the first, which costs little, that is asked again.
+        refuse_files_of_tables(self._files, [file for file in found if file is found[0] or file.path not in taken])
         described: list[SourceFile] = []
-        columns = UnitedColumns(is_same=self._is_same)
+        columns, kept = UnitedColumns(is_same=self._is_same), KeptColumns("parquet", taken)
         known: dict[str, None] = {}
+        raw, plain = None, pa.schema([])
         last: pa.Schema | None = None
         # A file at a time: the footers of a million files would not all fit.
-        for file, footer in zip(found, streamed_each(self._footers.read, found), strict=True):
-            if last is None or not footer.schema.equals(last):
-                last = footer.schema
-                columns.add(f"source file {file.path}", self._chosen(file.path, plain_schema(last)))
-                known |= dict.fromkeys(last.names)
-            described.append(file.as_source("rows", footer.rows, cuts=footer.cuts))
-        return Described(tuple(described), columns.schema, f"source file {found[0].path}", tuple(known))
+        footers = streamed_each(self._footers.read, [file for file in found if kept.of_taken(file.path) is None])
+        for file in found:
+            here = kept.of_taken(file.path)
+            if here is None:
+                footer = next(footers)
+                if footer.schema is not raw:
+                    raw, plain = footer.schema, plain_schema(footer.schema)
+                here = plain
+            if here is not last:
+                if last is None or not here.equals(last, check_metadata=True):
+                    columns.add(f"source file {file.path}", self._chosen(file.path, here))
+                    known |= dict.fromkeys(here.names)
+                last = here
+            if file.path not in taken:
+                described.append(file.as_source("rows", footer.rows, cuts=footer.cuts, columns=kept.digest_of(here)))
+        return Described(tuple(described), columns.schema, f"source file {found[0].path}", tuple(known), file_columns=kept.found)
 
     def align(self, file: SourceFile, position: int, slack: int) -> int:
         return nearest_start(file.cuts, file.end or 0, position, slack)

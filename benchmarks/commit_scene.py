@@ -53,6 +53,8 @@ from devtools.s3_server import S3Server
 from tests.support.records import launch
 
 DELAY_S = 0.05
+#: In the folder of a slow rig: see slow_proxy.
+TRACE = "requests"
 _LINKS = 100
 #: A file system has a limit of names for one file.
 _MOST_LINKS = 10_000
@@ -113,7 +115,9 @@ def slow(work: Path) -> Iterator[Rig]:
         bucket = server.make_bucket("bench")
         port = free_port()
         target = server.endpoint.rpartition(":")[2]
-        proxy = subprocess.Popen([sys.executable, "-m", "benchmarks.slow_proxy", str(port), target, str(DELAY_S)])
+        proxy = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.slow_proxy", str(port), target, str(DELAY_S), str(work / TRACE)]
+        )
         try:
             time.sleep(1)
             fast, slowed = (

@@ -61,9 +61,8 @@ def gather(ledger: Ledger, attempt: int, pack: Pack = as_staged) -> Results:
     NeedsChange if they name one file twice or (from `pack`) one that is not for the sink: then a row would be lost or doubled.
     """
     launch, closed = ledger.read_both(lambda: ledger.attempts.read_launch(attempt), lambda: ledger.attempts.read_closed(attempt))
-    input_record = ledger.inputs.read_input(launch.input_since) if launch is not None else None
-    if launch is None or closed is None or input_record is None:
-        raise Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri}: records of attempt {attempt} of {ledger.key} are gone")
+    if launch is None or closed is None:
+        raise _gone(ledger, attempt)
     if not closed.complete:
         raise Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri}: attempt {attempt} of {ledger.key} is not complete")
     attempts = (*launch.counted, attempt)
@@ -78,7 +77,7 @@ def gather(ledger: Ledger, attempt: int, pack: Pack = as_staged) -> Results:
     plan = ledger.plans.read_plan(attempt) if is_by_keys or launch.source.stream is not None else None
     coverage: Coverage | KeyCoverage
     # Of a stream there are no positions: that every task of the plan has sealed what it had is what `complete` says.
-    coverage = KeyCoverage(plan, ledger.at, where) if is_by_keys else Coverage(input_record, where)
+    coverage = KeyCoverage(plan, ledger.at, where) if is_by_keys else Coverage(where)
     rows_read = rows_written = rows_quarantined = 0
     code_digests: dict[str, None] = {}
     read_digests: dict[str, None] = {}
@@ -98,8 +97,14 @@ def gather(ledger: Ledger, attempt: int, pack: Pack = as_staged) -> Results:
                 read_digests[seal.read_digest] = None
             yield from seal.files
 
-    change = pack(launch.operation, ledger.key, targets, check_names(files()))
-    coverage.check()
+    # Packing waits for the table, and needs no input.
+    change, input_record = ledger.read_both(
+        lambda: pack(launch.operation, ledger.key, targets, check_names(files())),
+        lambda: ledger.inputs.read_input(launch.input_since),
+    )
+    if input_record is None:
+        raise _gone(ledger, attempt)
+    coverage.check(input_record)
     before = count_quarantined_before(ledger, launch)
     _check_sums(where, rows_read, rows_written, rows_quarantined, before)
     return Results(
@@ -115,6 +120,10 @@ def gather(ledger: Ledger, attempt: int, pack: Pack = as_staged) -> Results:
         input_since=launch.input_since,
         offsets=plan.offsets if plan is not None else None,
     )
+
+
+def _gone(ledger: Ledger, attempt: int) -> Corrupt:
+    return Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri}: records of attempt {attempt} of {ledger.key} are gone")
 
 
 def _check_rows(seal: Seal, where: str) -> None:
@@ -160,8 +169,8 @@ def target_of(ledger: Ledger, attempt: int) -> Target | None:
 class Coverage:
     """The positions that seals cover, in a few bytes each."""
 
-    def __init__(self, input_record: Input, where: str) -> None:
-        self._input, self._where = input_record, where
+    def __init__(self, where: str) -> None:
+        self._where = where
         self._pieces = Pieces()
 
     def add(self, seal: Seal) -> None:
@@ -171,11 +180,11 @@ class Coverage:
             )
         self._pieces.add(seal.covered.ranges)
 
-    def check(self) -> None:
+    def check(self, input_record: Input) -> None:
         """Refuse seals that do not cover every position of the input exactly once. Goes through its files once, in order."""
         covered = self._pieces.by_file()
         here = next(covered, None)
-        for index, file in enumerate(self._input.files):
+        for index, file in enumerate(input_record.files):
             pieces: tuple[Range, ...] = ()
             if here is not None and here[0] == index:
                 pieces, here = here[1], next(covered, None)
@@ -235,7 +244,7 @@ class KeyCoverage:
         if self._plan is None or seal.attempt != self._plan.attempt:
             self._taken_over.append(seal.covered.keys)
 
-    def check(self) -> None:
+    def check(self, _: Input) -> None:
         """Refuse seals unless the last attempt has skipped exactly the rows that those which it counts had sealed."""
         expected = add_key_sets(self._taken_over)
         skipped = (self._plan.skipped if self._plan else None) or add_key_sets(())

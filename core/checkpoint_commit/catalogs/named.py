@@ -17,7 +17,8 @@ from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, ForbiddenError, OAuthError, TableAlreadyExistsError, UnauthorizedError
 from pyiceberg.io import FileIO
 from pyiceberg.serializers import FromInputFile
-from pyiceberg.table import Table
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
 from requests.exceptions import RequestException
 from sqlalchemy import Connection, event, make_url
@@ -52,6 +53,8 @@ class _BoundedSqlCatalog(SqlCatalog):
 
     def __init__(self, name: str, answer_within_s: float, **properties: str) -> None:
         self._answer_within_s = answer_within_s
+        #: The table that this thread commits to, as it was loaded.
+        self._loaded = threading.local()
         super().__init__(name, **{**properties, "uri": _bounded_uri(properties["uri"], answer_within_s)})
 
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
@@ -59,10 +62,24 @@ class _BoundedSqlCatalog(SqlCatalog):
         location = orm_table.metadata_location
         if not location:
             return super()._convert_orm_to_iceberg(orm_table)
-        files = self._load_file_io(location=location)
-        metadata = FromInputFile.table_metadata(files.new_input(location))
+        loaded: Table | None = getattr(self._loaded, "table", None)
+        if loaded is not None and loaded.metadata_location == location:
+            metadata = loaded.metadata
+        else:
+            files = self._load_file_io(location=location)
+            metadata = FromInputFile.table_metadata(files.new_input(location))
         name = (*self.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
         return Table(name, metadata, location, self._load_file_io(metadata.properties, location), self)
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        # pyiceberg loads the table again. A file of metadata never changes: where it is the same one, it need not be read twice.
+        self._loaded.table = table
+        try:
+            return super().commit_table(table, requirements, updates)
+        finally:
+            del self._loaded.table
 
     def create_table(self, identifier: str | Identifier, *args: Any, **fields: Any) -> Table:
         # pyiceberg writes the first metadata by the catalog's properties: on GCS, as whoever this machine is.

@@ -41,6 +41,8 @@ from checkpoint_protocol.records import PinnedIceberg
 class PyicebergAuditedTable(PyicebergTable):
     """One table of one catalog. Implements AuditedTable."""
 
+    _writes_ahead = False
+
     def stage(self, state: IcebergState, key: EpochKey, change: Change) -> RequestOutcome:
         metadata = self._table_of(state).metadata
         packed = self._whole_change_for(state, change)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, assert_never
 
@@ -25,6 +26,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import TableUpdate
 
 from checkpoint_commit.catalogs.named import CatalogBook, location_of_new_table, refuse_unknown_type, translate_catalog_error
@@ -58,7 +60,7 @@ from checkpoint_commit.staged_files import Tails, find_missing, remove_files
 from checkpoint_formats.iceberg.file_io import CheckedFileIO, open_file_io
 from checkpoint_formats.rows.plain_types import decode_schema
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable, one_line
+from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable, one_line
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sink import Sink
@@ -83,6 +85,7 @@ from checkpoint_protocol.records import (
     Upsert,
 )
 from checkpoint_protocol.records.formats.operations import AddColumns
+from checkpoint_protocol.store.parallel import in_threads
 from checkpoint_protocol.tables.iceberg import title_of
 
 #: A table that was loaded so long ago is loaded again before a claim names its head.
@@ -91,6 +94,9 @@ _YOUNG_S: Final = 5.0
 
 class PyicebergTable:
     """One table of one catalog. Implements IcebergTable, and makes what staging needs to know of it."""
+
+    #: Whether what is checked is the next snapshot of the table.
+    _writes_ahead = True
 
     def __init__(
         self,
@@ -123,6 +129,7 @@ class PyicebergTable:
         #: What the footers of staged files may say of their columns.
         self._columns: tuple[Any, ...] = ()
         self._loaded: tuple[IcebergState, Table, EpochKey] | None = None
+        self._ahead: tuple[IcebergState, IcebergChange, Snapshot] | None = None
 
     @property
     def title(self) -> str:
@@ -293,10 +300,25 @@ class PyicebergTable:
         packed = self._change_for(state, change, targets)
         if packed.incompatibility is not None:
             return packed.incompatibility
-        for folder, expected in packed.sizes.items():
-            if (missing := find_missing(folder, expected, self._settings)) is not None:
+        asked: list[Callable[[], Rejected | None]] = [
+            partial(find_missing, folder, expected, self._settings) for folder, expected in packed.sizes.items()
+        ]
+        if isinstance(packed, IcebergAppend) and state.missing_branch is None and self._writes_ahead:
+            asked.append(partial(self._write_ahead, state, packed))
+        for missing in in_threads(lambda ask: ask(), asked):
+            if missing is not None:
                 return missing
         return packed.find_conflict(self._version_of(table))
+
+    def _write_ahead(self, state: IcebergState, change: IcebergAppend) -> None:
+        """Write the snapshot of the request that comes next, if no check refuses it: nobody is asked for it before.
+
+        What goes wrong here is left to that request.
+        """
+        with contextlib.suppress(CheckpointError, OSError, ValueError):
+            version = self._version_of(self._table_of(state))
+            snapshot = iceberg_snapshot.write_snapshot(version, change, self._summary(change.key))
+            self._ahead = state, change, snapshot
 
     def references_any(self, state: IcebergState, change: Change) -> bool:
         table = self._table_of(state)
@@ -379,6 +401,9 @@ class PyicebergTable:
             if version.head is None and state.missing_branch is not None:
                 version, before = iceberg_snapshot.begin_main(version)
             known = version.metadata.snapshot_by_id(change.snapshot_id) if aside is not None else None
+            ahead = self._ahead
+            if ahead is not None and ahead[0] is state and ahead[1] is change:
+                known = ahead[2]
             snapshot = known or iceberg_snapshot.write_snapshot(version, change, said.summary)
         except (OSError, ValueError) as error:
             raise Retryable(

@@ -83,6 +83,8 @@ class PylanceTable:
         self._footers = LanceFooters(self._uri, settings, Tails(settings))
         self._tag = LanceTag(tag) if tag is not None else None
         self._why_elsewhere = why_elsewhere
+        self._latest: Any | None = None
+        self._loaded: Any | None = None
 
     @property
     def title(self) -> str:
@@ -229,11 +231,13 @@ class PylanceTable:
     # --- the port -------------------------------------------------------------------------------------------------------------
 
     def latest_version(self) -> int | None:
-        dataset = self._open()
-        return None if dataset is None else dataset.version
+        self._latest = self._open()
+        return None if self._latest is None else self._latest.version
 
     def load(self, key: EpochKey, since: int, up_to: int | None = None) -> LanceState | None:
-        dataset = self._open(up_to)
+        # Where only what comes after the latest version is in question, that one was opened just now.
+        latest, self._latest = self._latest, None
+        dataset = self._loaded = latest if latest is not None and since == latest.version else self._open(up_to)
         if dataset is None:
             return None
         found = self._history.find_commit(dataset, key, since)
@@ -247,7 +251,7 @@ class PylanceTable:
         )
 
     def find_incompatibility(self, state: LanceState, targets: Sequence[LanceTarget], change: Change) -> Rejected | None:
-        dataset = self._open(state.at_version)
+        dataset = self._open_loaded(state.at_version)
         if (why := self._why_elsewhere()) is not None:
             return Rejected(reasons.TABLE_REPLACED, why)
         if dataset is None:
@@ -288,7 +292,7 @@ class PylanceTable:
         return self._schema_change(self._open(at_version), targets)
 
     def references_any(self, state: LanceState, change: Change) -> bool:
-        dataset = self._open(state.at_version)
+        dataset = self._open_loaded(state.at_version)
         if dataset is None:
             return False
         staged = self._change_of(change).sizes
@@ -308,6 +312,11 @@ class PylanceTable:
 
     def block_commit(self, read_version: int, key: EpochKey) -> RequestOutcome:
         return self._fence(read_version, fence_properties() | tombstone_properties(key))
+
+    @property
+    def has_tag(self) -> bool:
+        """Whether versions of commits have a tag."""
+        return self._tag is not None
 
     def refuse_tag(self, key: EpochKey) -> None:
         """NeedsChange(TagExists) if a version that is not the epoch's own has the tag that the sink may name."""
@@ -407,6 +416,10 @@ class PylanceTable:
                 ) from error
             return Unanswered(f"the dataset {self._uri} did not answer: {text}")
         return Landed(dataset.version)
+
+    def _open_loaded(self, version: int) -> Any | None:
+        """Open a version, unless it is the one that was loaded last."""
+        return self._loaded if self._loaded is not None and self._loaded.version == version else self._open(version)
 
     def _open(self, version: int | None = None) -> Any | None:
         """Open the dataset; None if there is none. Raises Retryable if that cannot be told."""

@@ -26,7 +26,7 @@ def commit(table: PylanceTable, ledger: Ledger, results: Results) -> CommitOutco
     """Put the results into the dataset, once, and see to it that the version with them has its tag."""
 
     def do() -> CommitOutcome:
-        if ledger.commits.read_claim(0) is None:
+        if table.has_tag and ledger.commits.read_claim(0) is None:
             table.refuse_tag(ledger.key)
         outcome = lance.commit(table, ledger, results)
         if isinstance(outcome, Committed):

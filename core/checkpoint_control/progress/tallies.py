@@ -125,9 +125,11 @@ class Tallies:
         to_be_read = {task for task, _ in places}
         if any(not self._is_last(chains, attempt, task) for task in range(tasks) if task not in to_be_read):
             return False
-        for seal in self.ledger.seals.read_links(attempt, places):
+        # Where all are last ones the attempt is closed next, and these are asked for again.
+        for seal in self.ledger.seals.read_links(attempt, places, keeps=True):
             self._newest[attempt, seal.task] = (seal.link, seal.last)
             if not seal.last:
+                self.ledger.records.let_go()
                 return False
         return True
 

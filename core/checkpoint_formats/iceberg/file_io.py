@@ -77,10 +77,11 @@ class CheckedFileIO(FileIO):
         # With the bucket, as in Azure the URI may say which account it is in.
         key = ("/".join(location.split("/", 3)[:3]), entry.prefix) if entry is not None else ("file", None)
         if key not in self._by_entry:
-            if entry is None or is_read_by_pyarrow(location, self._storage):
+            reads_metadata = self._most_metadata_bytes is not None
+            if entry is None or (is_read_by_pyarrow(location, self._storage) and not reads_metadata):
                 self._by_entry[key] = load_file_io(dict(iceberg_options(location, self._storage)), location)
             else:
-                self._by_entry[key] = ObjectFileIO(self._storage)
+                self._by_entry[key] = ObjectFileIO(self._storage, is_whole=reads_metadata)
         return self._by_entry[key]
 
 

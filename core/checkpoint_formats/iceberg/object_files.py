@@ -1,9 +1,11 @@
-"""pyiceberg's files over obstore, where pyiceberg's own clients take no key file, no anonymous access and no bound on retries."""
+"""pyiceberg's files over obstore, where pyiceberg's own clients take no key file, no anonymous access and no bound on retries,
+or ask more often than they need."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from typing import Any, cast
 
 import obstore
@@ -19,11 +21,15 @@ from checkpoint_protocol.store.object_store import head_object, translate_store_
 
 
 class ObjectFileIO(FileIO):
-    """Opens objects. What is not there is a FileNotFoundError; other failures are the family's own."""
+    """Opens objects. What is not there is a FileNotFoundError; other failures are the family's own.
 
-    def __init__(self, storage: StorageSettings) -> None:
+    `is_whole`: each is read in its order, and written, by one request, and the name of one that is written is fresh.
+    """
+
+    def __init__(self, storage: StorageSettings, *, is_whole: bool = False) -> None:
         super().__init__({})
         self._storage = storage
+        self._kind = _WholeFile if is_whole else _ObjectFile
         #: By their buckets. All are reached by one storage entry.
         self._stores: dict[str, Any] = {}
 
@@ -41,7 +47,7 @@ class ObjectFileIO(FileIO):
         with _translating(location, self._storage):
             if at.root not in self._stores:
                 self._stores[at.root] = from_url(at.root, **obstore_options(location, self._storage))
-        return _ObjectFile(location, self._stores[at.root], self._storage)
+        return self._kind(location, self._stores[at.root], self._storage)
 
 
 class _ObjectFile(InputFile, OutputFile):
@@ -78,6 +84,56 @@ class _ObjectFile(InputFile, OutputFile):
     def delete(self) -> None:
         with _translating(self.location, self._storage):
             obstore.delete(self._store, self._at.key)
+
+
+class _WholeFile(_ObjectFile):
+    def open(self, seekable: bool = True) -> InputStream:
+        with _translating(self.location, self._storage):
+            return cast(InputStream, _Chunks(self, iter(obstore.get(self._store, self._at.key).stream())))
+
+    def create(self, overwrite: bool = False) -> OutputStream:
+        return WholeStream(self._put)
+
+    def _put(self, data: bytes) -> None:
+        with _translating(self.location, self._storage):
+            obstore.put(self._store, self._at.key, data, use_multipart=False)
+
+
+class _Chunks:
+    """What comes of an object, as it comes: `read` gives the next bytes, as many as there are."""
+
+    def __init__(self, file: _WholeFile, chunks: Iterator[Any]) -> None:
+        self._file, self._chunks = file, chunks
+
+    def __enter__(self) -> _Chunks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def read(self, size: int = -1) -> bytes:
+        with _translating(self._file.location, self._file._storage):
+            return bytes(next(self._chunks, b""))
+
+
+class WholeStream(BytesIO):
+    """Gives all that was written to whoever keeps it, once it is closed; nothing after an error, when it is not whole."""
+
+    def __init__(self, keep: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self._keep = keep
+
+    def close(self) -> None:
+        if not self.closed:
+            data = self.getvalue()
+            super().close()
+            self._keep(data)
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            super().close()
 
 
 @contextmanager

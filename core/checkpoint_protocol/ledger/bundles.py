@@ -67,8 +67,8 @@ class Bundles:
             number += 1
         return number
 
-    def read_bundle(self, attempt: int, number: int) -> Bundle | None:
-        """Return a bundle; None if it is not there, cannot be read, or belongs to another attempt or driver.
+    def read_bundle(self, attempt: int, number: int, *, keeps: bool = False) -> Bundle | None:
+        """Return a bundle; None if it is not there, cannot be read, or belongs to another attempt or driver. `keeps`: see `get`.
 
         It is a copy: then the seals themselves are read, and nothing is lost.
         """
@@ -78,7 +78,7 @@ class Bundles:
             return None
         try:
             with reading():
-                data = self.records.store.get(path, MOST_BUNDLE_BYTES)
+                data = self.records.get(path, MOST_BUNDLE_BYTES, keeps=keeps)
                 bundle = decode_bundle(without_mac(data), self.records.where(path)) if data is not None else None
         except Corrupt:
             return None
@@ -101,7 +101,7 @@ class Bundles:
         lengths = listing.lengths()
 
         def check(number: int) -> tuple[CheckedBundle, dict[int, bool]] | None:
-            bundle = self.read_bundle(attempt, number)
+            bundle = self.read_bundle(attempt, number, keeps=True)
             if bundle is None or find_forgery(bundle, listing.get, self._etags_are_digests(attempt, bundle, listing)) is not None:
                 return None
             newest = {

@@ -55,7 +55,13 @@ class Chains:
         closed, plan = self.records.read_both(lambda: self.attempts.read_closed(attempt), lambda: self.plans.read_plan(attempt))
         if closed is not None:
             return closed
-        return self.attempts.put_closed(self._find_closed(attempt, plan).model_copy(update={"given_up": given_up}))
+        found = self._find_closed(attempt, plan).model_copy(update={"given_up": given_up})
+        if not found.complete:
+            self.records.let_go()
+            return self.attempts.put_closed(found)
+        # Whoever has closed it gathers its results next, and begins with the launch record.
+        put, _ = self.records.read_both(lambda: self.attempts.put_closed(found), lambda: self.attempts.read_launch(attempt))
+        return put
 
     def _find_closed(self, attempt: int, plan: PlanRecord | None) -> ClosedRecord:
         if plan is None:
@@ -108,14 +114,14 @@ class Chains:
         `goes_on`: the newest that is listed is known, and is not the last.
         """
         length = listed
-        newest = self.seals.read_seal(attempt, task, length - 1) if length and not goes_on else None
+        newest = self.seals.read_seal(attempt, task, length - 1, keeps=True) if length and not goes_on else None
         if length and newest is None and not goes_on:
             raise Corrupt(
                 reasons.RECORD_UNREADABLE,
                 f"{self.records.where(self.records.at.seal(attempt, task, length - 1))} is listed, and cannot be found",
             )
         while newest is None or not newest.last:
-            following = self.seals.read_seal(attempt, task, length)
+            following = self.seals.read_seal(attempt, task, length, keeps=True)
             if following is None:
                 return length, False
             newest = following

@@ -25,6 +25,8 @@ _Second = TypeVar("_Second")
 
 #: A part of a large record takes some megabytes.
 _PARTS_AT_ONCE: Final = 4
+#: So much of what is read twice, to close an attempt and to gather its results, is kept from the one to the other.
+_MOST_KEPT_BYTES: Final = 4 << 20
 
 
 @dataclass(slots=True)
@@ -37,6 +39,25 @@ class EpochRecords:
     map_all: Mapper
     part_bytes: int
     known: dict[str, Record | InputInParts] = field(default_factory=dict)
+    _kept: dict[str, bytes] = field(default_factory=dict)
+    _kept_bytes: int = 0
+
+    def get(self, path: str, most_bytes: int, *, keeps: bool = False) -> bytes | None:
+        """Return the bytes of an object that never changes. `keeps`: until they are asked for again, unless that is too much."""
+        data = self._kept.pop(path, None)
+        if data is not None:
+            self._kept_bytes -= len(data)
+        else:
+            data = self.store.get(path, most_bytes)
+        if keeps and data is not None and self._kept_bytes + len(data) <= _MOST_KEPT_BYTES:
+            self._kept[path] = data
+            self._kept_bytes += len(data)
+        return data
+
+    def let_go(self) -> None:
+        """Keep nothing more of what `get` has kept."""
+        self._kept.clear()
+        self._kept_bytes = 0
 
     def where(self, path: str) -> str:
         """Name an object, for messages."""

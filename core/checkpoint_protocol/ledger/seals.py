@@ -54,10 +54,10 @@ class Seals:
         if put_object(self.records.store, path, data, self.records.pause, max(len(data), MAX_RECORD_BYTES)) != data:
             raise Corrupt(reasons.RECORD_UNREADABLE, f"{self.records.where(path)} holds other keys than those that were put")
 
-    def read_seal(self, attempt: int, task: int, link: int) -> Seal | None:
-        """Return a seal. Corrupt if it says that it belongs elsewhere."""
+    def read_seal(self, attempt: int, task: int, link: int, *, keeps: bool = False) -> Seal | None:
+        """Return a seal. Corrupt if it says that it belongs elsewhere. `keeps`: see `EpochRecords.get`."""
         with reading():
-            data = self.records.store.get(self.records.at.seal(attempt, task, link), Seal.most_bytes)
+            data = self.records.get(self.records.at.seal(attempt, task, link), Seal.most_bytes, keeps=keeps)
             return None if data is None else self.decode_seal(attempt, task, link, data)
 
     def decode_seal(self, attempt: int, task: int, link: int, data: bytes, folder: str | None = None) -> Seal:
@@ -105,9 +105,9 @@ class Seals:
         """
         return self.list_seals(attempt).lengths()
 
-    def read_links(self, attempt: int, places: Sequence[tuple[int, int]]) -> Iterator[Seal]:
-        """Give these seals, in this order, many at a time. Corrupt if one of them is gone."""
-        seals = streamed(self.records.map_all, lambda place: self._read_ahead(attempt, *place), places)
+    def read_links(self, attempt: int, places: Sequence[tuple[int, int]], *, keeps: bool = False) -> Iterator[Seal]:
+        """Give these seals, in this order, many at a time. Corrupt if one of them is gone. `keeps`: see `EpochRecords.get`."""
+        seals = streamed(self.records.map_all, lambda place: self._read_ahead(attempt, *place, keeps), places)
         for place, seal in zip(places, seals, strict=True):
             if isinstance(seal, str):
                 # Its memory is this thread's until the next is asked for.
@@ -124,10 +124,10 @@ class Seals:
             )
         return seal
 
-    def _read_ahead(self, attempt: int, task: int, link: int) -> Seal | Literal["later"] | None:
+    def _read_ahead(self, attempt: int, task: int, link: int, keeps: bool) -> Seal | Literal["later"] | None:
         """Return a seal that others are read beside; where memory is bounded a large one not yet, as many may be decoded."""
         with reading() as held:
-            data = self.records.store.get(self.records.at.seal(attempt, task, link), Seal.most_bytes)
+            data = self.records.get(self.records.at.seal(attempt, task, link), Seal.most_bytes, keeps=keeps)
             if data is None:
                 return None
             if held.budget is not None and len(data) > _MOST_AHEAD_BYTES:

@@ -21,13 +21,16 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
+
+_Item = TypeVar("_Item")
+_Answer = TypeVar("_Answer")
 
 #: Memory for each byte of a record, and besides for each of these characters in it: objects with fields, lists, and values. From
 #: the peak of decoding records that are made of nothing else; see tests/contract/test_memory_of_records.py.
@@ -142,11 +145,18 @@ class Reading:
             self.budget.stored.give_back(self.stored)
 
 
+@dataclass(slots=True)
+class _Turn:
+    """What a thread, and those that it waits for, hold for metadata of tables."""
+
+    tables: Pool
+    held: int = 0
+    changing: threading.Lock = field(default_factory=threading.Lock)
+
+
 class _Current(threading.local):
     reading: Reading | None = None
-    tables: Pool | None = None
-    #: Of `tables`.
-    held: int = 0
+    turn: _Turn | None = None
     waits: bool = True
 
 
@@ -178,16 +188,33 @@ def turn(budget: MemoryBudget | None) -> Iterator[None]:
     Not even what a generator holds that an error has left in the middle, and that nobody has closed: it would make all later
     reading a part of that one, which waits for no room.
     """
-    _current.tables = budget.tables if budget is not None else None
+    mine = _current.turn = _Turn(budget.tables) if budget is not None else None
     try:
         yield
     finally:
-        left, _current.reading = _current.reading, None
-        if left is not None:
-            left.give_back()
-        if _current.tables is not None and _current.held:
-            _current.tables.give_back(_current.held)
-        _current.tables, _current.held = None, 0
+        _end()
+        if mine is not None and mine.held:
+            mine.tables.give_back(mine.held)
+
+
+def _end() -> None:
+    left, _current.reading, _current.turn = _current.reading, None, None
+    if left is not None:
+        left.give_back()
+
+
+def in_this_turn(function: Callable[[_Item], _Answer]) -> Callable[[_Item], _Answer]:
+    """Return the function for threads that this one waits for: what they hold of tables is held to the end of its turn."""
+    turn = _current.turn
+
+    def run(item: _Item) -> _Answer:
+        _current.turn = turn
+        try:
+            return function(item)
+        finally:
+            _end()
+
+    return run
 
 
 @contextmanager
@@ -202,7 +229,7 @@ def holding_a_lock() -> Iterator[None]:
 
 def most_table_bytes() -> int | None:
     """Return how much memory the metadata of a table may take in this turn; None outside of one with a budget."""
-    return None if _current.tables is None else _current.tables.most_bytes
+    return None if _current.turn is None else _current.turn.tables.most_bytes
 
 
 def hold_table(size_bytes: int) -> None:
@@ -212,14 +239,19 @@ def hold_table(size_bytes: int) -> None:
     list of its manifests, of which one is small beside the other. Only a turn's first file waits: later it would hold what others
     wait for, as it would within `reading`.
     """
-    pool = _current.tables
-    if pool is None or size_bytes <= _current.held:
+    turn = _current.turn
+    if turn is None or size_bytes <= turn.held:
         return
-    if _current.held or _current.reading is not None or not _current.waits:
-        pool.add(size_bytes - _current.held)
-        _current.held = size_bytes
+    if turn.held or _current.reading is not None or not _current.waits:
+        with turn.changing:
+            grown = max(0, size_bytes - turn.held)
+            turn.tables.add(grown)
+            turn.held += grown
     else:
-        _current.held = pool.take(size_bytes)
+        taken = turn.tables.take(size_bytes)
+        with turn.changing:  # another thread of the turn may hold some by now
+            less, turn.held = sorted((taken, turn.held))
+        turn.tables.give_back(less)
 
 
 @contextmanager

@@ -8,6 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final, Protocol, TypeVar
 
+from checkpoint_protocol.store.memory import in_this_turn
+
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
 
@@ -41,8 +43,9 @@ def streamed(
         return
     with _readers(min(at_once, len(items))) as readers:
         asked: deque[Future[_Answer]] = deque()
+        ask = in_this_turn(function)
         for item in items:
-            asked.append(readers.submit(function, item))
+            asked.append(readers.submit(ask, item))
             if len(asked) > at_once:
                 yield asked.popleft().result()
         while asked:

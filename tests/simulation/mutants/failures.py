@@ -24,8 +24,8 @@ class _QuarantinesApart(Seals):
             put_once(self.records.store, self._path(seal.attempt, seal.task, seal.link), record, self.records.pause)
         super().put_seal(seal.model_copy(update={"quarantined": None}))
 
-    def read_seal(self, attempt: int, task: int, link: int) -> Seal | None:
-        seal = super().read_seal(attempt, task, link)
+    def read_seal(self, attempt: int, task: int, link: int, *, keeps: bool = False) -> Seal | None:
+        seal = super().read_seal(attempt, task, link, keeps=keeps)
         record = read(self.records.store, self._path(attempt, task, link), QuarantineRecord) if seal is not None else None
         if seal is None or record is None:
             return seal

@@ -222,10 +222,10 @@ def test_cutting_loses_no_file_and_keeps_their_order(cuts: list[int], part_bytes
 
 
 def check_coverage(seals: Iterable[Seal], read: Input) -> None:
-    coverage = Coverage(read, "here")
+    coverage = Coverage("here")
     for one in seals:
         coverage.add(one)
-    coverage.check()
+    coverage.check(read)
 
 
 # --- who reads it -----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ its Java library: a manifest of data that has no first row id gets the next one 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from io import BytesIO
 from typing import Final
 
 import obstore
@@ -30,6 +29,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import StructProtocol
 
 from checkpoint_formats.iceberg.file_io import CheckedFileIO
+from checkpoint_formats.iceberg.object_files import WholeStream
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.store.object_store import open_raw_store, translate_store_error
 from checkpoint_protocol.store.parallel import in_threads
@@ -59,7 +59,7 @@ class MetadataFile(OutputFile):
         raise NotImplementedError
 
     def create(self, overwrite: bool = False) -> OutputStream:
-        return _Stream(self)
+        return WholeStream(self.keep)
 
     def keep(self, data: bytes) -> None:
         """Take what the file is to hold."""
@@ -80,24 +80,6 @@ class MetadataFile(OutputFile):
 def put_all(files: Sequence[MetadataFile]) -> None:
     """Store the files side by side. When this returns they are all there; when it raises, it may be called again."""
     in_threads(MetadataFile.put, files, at_once=len(files))
-
-
-class _Stream(BytesIO):
-    def __init__(self, file: MetadataFile) -> None:
-        super().__init__()
-        self._file = file
-
-    def close(self) -> None:
-        if not self.closed:
-            data = self.getvalue()
-            super().close()
-            self._file.keep(data)
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self.close()
-        else:  # what is not whole is not put
-            super().close()
 
 
 _COMPRESSION: Final = "deflate"

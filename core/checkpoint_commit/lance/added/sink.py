@@ -51,7 +51,7 @@ class ColumnsSink:
         return commit_loop.outcome_of(lambda: self._commit(ledger, results))
 
     def _commit(self, ledger: Ledger, results: Results) -> CommitOutcome | NeedsStage:
-        if ledger.commits.read_claim(0) is None:
+        if self.table.has_tag and ledger.commits.read_claim(0) is None:
             self.table.refuse_tag(ledger.key)
         outcome = lance_added_commit.commit(self.table, ledger, results)
         if isinstance(outcome, NeedsPack):

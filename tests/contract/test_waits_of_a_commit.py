@@ -87,7 +87,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setattr(obstore, "list", pages)
     for name in ("get", "get_range", "head", "put", "list_with_delimiter", "open_reader", "open_writer"):
         monkeypatch.setattr(obstore, name, counted(getattr(obstore, name)))
-    for owner, name in ((lance, "dataset"), (lance.LanceDataset, "commit")):
+    for owner, name in ((lance.LanceDataset, "__init__"), (lance.LanceDataset, "commit")):
         monkeypatch.setattr(owner, name, counted(getattr(owner, name)))
     monkeypatch.setattr(parallel, "ThreadPoolExecutor", Threads)
     return CLOCK

@@ -51,7 +51,7 @@ def ids_read_by_others(place: IcebergPlace, catalog: RestCatalog) -> list[int]:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("sink", [{}, UPSERT], ids=["append", "upsert"])
-@pytest.mark.parametrize("as_config", [False, True], ids=["by-prefix", "of-the-table"])
+@pytest.mark.parametrize("as_config", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["by-prefix", "of-the-table"])
 def test_a_death_on_either_side_of_the_commit_leaves_every_row_once_and_nothing_is_done_twice(
     as_config: bool, sink: dict[str, Any], after: bool, tmp_path: Path, catalog: RestCatalog, s3_server: S3Server
 ) -> None:
@@ -225,6 +225,7 @@ def test_a_death_around_the_commit_into_a_table_of_a_lance_namespace_leaves_ever
     assert len(place.keys()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_an_attempt_of_lance_tables_goes_on_for_three_lifetimes_of_their_keys(
     tmp_path: Path, lake: tuple[NamedLancePlace, str], s3_server: S3Server

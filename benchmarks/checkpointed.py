@@ -62,13 +62,21 @@ class Lake:
         return catalog.create_table(f"b.t{uuid.uuid4().hex[:12]}", schema, properties=CODEC)
 
     def manifest(
-        self, source: Input | str, sink: dict[str, Any], checkpoint: dict[str, Any] | None = None, keys: str = "", **spec: Any
+        self,
+        source: Input | str | dict[str, Any],
+        sink: dict[str, Any],
+        checkpoint: dict[str, Any] | None = None,
+        keys: str = "",
+        **spec: Any,
     ) -> CheckpointedWrite:
-        """Return a manifest with a name of its own, so that each run is a new write. `keys`: by that key column, with Spark."""
+        """Return a manifest with a name of its own, so that each run is a new write. `source`: Parquet files, or a whole section.
+        `keys`: by that key column, with Spark.
+        """
         path = str(source.folder) if isinstance(source, Input) else source
         files = {"format": "parquet", "paths": [path]}
+        of_files = {"spark": {**files, "keyColumns": [keys]}} if keys else {"files": files}
         sections = {
-            "source": {"spark": {**files, "keyColumns": [keys]}} if keys else {"files": files},
+            "source": source if isinstance(source, dict) else of_files,
             "sink": sink,
             "checkpoint": {"uri": str(self.folder / "checkpoints"), **(checkpoint or {})},
             **spec,

@@ -76,6 +76,13 @@ func writeKey(path string) rsa.PublicKey {
 	if err := os.WriteFile(path, account, 0o600); err != nil {
 		log.Fatal(err)
 	}
+	signed := "any.token"
+	sum := sha256.Sum256([]byte(signed))
+	signature, _ := rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, sum[:])
+	token := signed + "." + base64.RawURLEncoding.EncodeToString(signature)
+	if err := os.WriteFile(path+".token", []byte(token), 0o600); err != nil {
+		log.Fatal(err)
+	}
 	return key.PublicKey
 }
 

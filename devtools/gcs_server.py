@@ -44,6 +44,11 @@ class GcsServer(Server):
             environment={},
         )
 
+    @property
+    def token(self) -> str:
+        """A token as one gets it for the key, without an end."""
+        return self.key_file.with_name(f"{self.key_file.name}.token").read_text()
+
     def make_bucket(self, name: str) -> str:
         """By the JSON API."""
         connection = http.client.HTTPConnection(urlparse(self.endpoint).netloc, timeout=30)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from checkpoint_commit.lance.namespaces import keys_of, located
 from checkpoint_control.decision.actions import Finish
 from checkpoint_formats.lance.access import access
 from checkpoint_formats.lance.datasets import open_dataset
-from checkpoint_protocol.places.handed_keys import RenewedKeys
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.places.handed_keys import HandedKeys, RenewedKeys
 from checkpoint_protocol.places.settings import NamespaceSettings, Settings
-from checkpoint_protocol.places.storage import StorageEntry
+from checkpoint_protocol.places.storage import StorageEntry, StorageSettings
 from checkpoint_protocol.store.object_store import open_store
 from checkpoint_protocol.tables.lance import TableName
 from devtools.ports import LOOPBACK, free_port
@@ -28,7 +30,17 @@ from devtools.s3_server import S3Server
 from tests.support.command_line import CommandLine, wait_for_end
 from tests.support.crashes import Died, DyingAtItsCommit, DyingStore, dying_sink
 from tests.support.direct_drivers import DirectDrivers
-from tests.support.places import IcebergPlace, NamedLancePlace, Place, in_lake, on_s3, on_vending
+from tests.support.places import (
+    IcebergPlace,
+    LancePlace,
+    NamedLancePlace,
+    Place,
+    in_lake,
+    on_azure,
+    on_gcs,
+    on_s3,
+    on_vending,
+)
 from tests.support.vending import Vending, vending
 from tests.support.waiting import until
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of, write_inputs
@@ -197,17 +209,19 @@ def declared(place: NamedLancePlace, *tables: str) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("sink", [{}, UPSERT], ids=["append", "upsert"])
+@pytest.mark.parametrize("sink", [{}, UPSERT], ids=["append-to-a-new-table", "upsert"])
 def test_a_death_around_the_commit_into_a_table_of_a_lance_namespace_leaves_every_row_once(
     sink: dict[str, Any], after: bool, tmp_path: Path, lake: tuple[NamedLancePlace, str], s3_server: S3Server
 ) -> None:
     place, address = lake
-    declared(place, place.table)
-    place.create(SCHEMA)
-    place.append(rows_of(OLD))
+    old = OLD if sink else ()
+    if sink:
+        declared(place, place.table)
+        place.create(SCHEMA)
+        place.append(rows_of(OLD))
     with vending(address, s3_server) as front:
         vended = by_vended_keys(place, front)
-        manifest = manifest_for(vended, f"{write_inputs(tmp_path / 'in')}/*.parquet", sink=sink)
+        manifest = manifest_for(vended, f"{write_inputs(tmp_path / 'in')}/*.parquet", sink={**sink, "create": True})
         spec = located(manifest.spec, vended.settings, begins=True)
         manifest = manifest.model_copy(update={"spec": spec})
         store, settings = open_store(place.checkpoint_uri, Settings()), with_keys_of_tables(spec, vended.settings)
@@ -221,7 +235,7 @@ def test_a_death_around_the_commit_into_a_table_of_a_lance_namespace_leaves_ever
 
     assert isinstance(ended.outcome, Finish), ended.outcome
     assert again.started == 0
-    assert sorted(row["id"] for row in place.rows()) == sorted({*range(400), *OLD} if sink else [*range(400), *OLD])
+    assert sorted(row["id"] for row in place.rows()) == sorted({*range(400), *old})
     assert len(place.keys()) == 1
 
 
@@ -273,3 +287,35 @@ def test_what_lance_holds_open_goes_on_when_its_keys_have_expired(
         writer.close()
 
     assert LanceFileReader(f"{uri}/data/made.lance", storage_options=place.options).metadata().num_rows == 50
+
+
+@pytest.mark.parametrize("cloud", ["azure", "gcs"])
+def test_tokens_that_are_handed_out_for_other_clouds_are_used_by_obstore_and_by_lance(
+    cloud: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if cloud == "azure":
+        azure = request.getfixturevalue("azure_server")
+        place, name = on_azure(tmp_path, "lance", azure), "sas_token"
+        good, wrong = azure.sas_token(timedelta(hours=1)), azure.sas_token(timedelta(hours=-1))
+    else:
+        gcs = request.getfixturevalue("gcs_server")
+        place, name, good, wrong = on_gcs(tmp_path, "lance", gcs), "token", gcs.token, "any.other"
+    assert isinstance(place, LancePlace)
+    (entry,) = place.settings.storage
+    keyless = {"account_key": None, "service_account_file": None, "credentials": "vended"}
+    alone = StorageSettings(storage=(entry.model_copy(update=keyless),))
+
+    def with_token(token: str) -> StorageSettings:
+        keys = HandedKeys(prefix=place.base_uri, values={name: token})
+        return alone.with_keys(RenewedKeys(lambda: ([keys], True)))
+
+    store = open_store(f"{place.base_uri}/store", with_token(good))
+    assert store.put_if_absent("a/b", b"put")
+    assert store.get("a/b", 10) == b"put"
+    with pytest.raises(NeedsChange, match="refused access"):
+        open_store(f"{place.base_uri}/store", with_token(wrong)).put_if_absent("a/c", b"put")
+    place.create(SCHEMA)
+    place.append(rows_of(range(5)))
+    dataset = open_dataset(place.uri, with_token(good))
+    assert dataset is not None
+    assert dataset.to_table().num_rows == 5

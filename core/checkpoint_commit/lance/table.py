@@ -39,6 +39,7 @@ from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.lance_schema import IDENTITY_CONFIG, differences, fields_of
 from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.places.storage import lance_options
 from checkpoint_protocol.records import (
     Append,
     LanceFragment,
@@ -145,7 +146,7 @@ class PylanceTable:
                 self._uri,
                 schema=schema,
                 mode="create",
-                **access(self._uri, self._settings),
+                storage_options=lance_options(self._uri, self._settings) or None,
                 data_storage_version=new.data_storage_version if new is not None else None,
                 enable_stable_row_ids=new is not None and new.enable_stable_row_ids,
             )

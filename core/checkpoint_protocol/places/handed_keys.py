@@ -149,8 +149,9 @@ def written(keys: Sequence[HandedKeys]) -> bytes:
 
 
 def are_over(text: bytes, now: datetime) -> bool:
-    """Whether all keys that were written have expired. ValueError for what was not written so."""
-    return all(_is_over(keys, now) for keys in _FILE.validate_json(text))
+    """Whether there are keys, and all have expired. ValueError for what was not written so."""
+    found = _FILE.validate_json(text)
+    return bool(found) and all(_is_over(keys, now) for keys in found)
 
 
 def _is_over(keys: HandedKeys, now: datetime) -> bool:

@@ -410,7 +410,7 @@ def _refuse_tokens_of_others(entry: StorageEntry, settings: StorageSettings, nam
 #: The names that Lance has for those of obstore's credential providers.
 _OF_LANCE: Final = {
     "s3": {"access_key_id": "aws_access_key_id", "secret_access_key": "aws_secret_access_key", "token": "aws_session_token"},
-    "gs": {"token": "google_bearer_token"},
+    "gs": {"token": "bearer_token"},
     "az": {"sas_token": "azure_storage_sas_key"},
 }
 

@@ -105,13 +105,14 @@ def test_the_keys_are_renewed_while_the_pod_is_there_and_in_no_other_round(api: 
 
 def test_entries_of_others_stay_until_their_keys_have_expired(api: FakeApi) -> None:
     others = {"living": written([keys("living", 60), keys("dead", 5)]), "dead": written([keys("dead", 5)]), "odd": b"not ours"}
+    others["yet to be made"] = written([])
     secret = handed_keys_secret({name: encoded(text) for name, text in others.items()})
     api.create_secret(OWNER.namespace, secret)
     catalog = Catalog(passed_s=10)
 
     entry_for(api, catalog).renew("mine")
 
-    assert sorted(entries(api)) == ["living", "mine", "odd"]
+    assert sorted(entries(api)) == ["living", "mine", "odd", "yet to be made"]
 
 
 def test_of_two_writes_that_begin_at_once_both_have_their_entry(api: FakeApi) -> None:

@@ -225,6 +225,35 @@ def test_partitions_and_topics_that_come_later_join_from_their_beginning(iceberg
     assert_exactly_once(iceberg_place, [3, 4])
 
 
+def test_of_two_topics_each_goes_on_where_its_own_records_ended(iceberg_place: Place, kafka_broker: KafkaBroker) -> None:
+    first, second = Topic(kafka_broker, partitions=2), Topic(kafka_broker, partitions=2)
+    topics = {topic.name: topic for topic in (first, second)}
+    iceberg_place.create(SCHEMA)
+    section = first.section(topics=[*topics])
+    sent: list[int] = []
+    taken: list[list[tuple[str, int, int, int | None]]] = []
+    # In none of the epochs do the topics have as many new records, nor the partitions of one.
+    for epoch, counts in enumerate([(3, 5, 20, 1), (4, 0, 0, 30), (1, 1, 2, 2)]):
+        for place, count in enumerate(counts):
+            numbers = range(1_000 * epoch + 100 * place, 1_000 * epoch + 100 * place + count)
+            (first, second)[place // 2].send(numbers, place % 2)
+            sent += numbers
+        ended = finished(iceberg_place, section, runNonce=str(epoch))
+        record = ledger_of(iceberg_place, ended).inputs.read_committed_input()
+        assert record is not None
+        places = [
+            (file.kafka.topic, file.kafka.partition, file.start, file.end) for file in record.files if file.kafka is not None
+        ]
+        taken.append(sorted(places, key=lambda one: (one[0] != first.name, one[1])))
+
+    assert sorted(row["id"] for row in iceberg_place.rows()) == sorted(sent)
+    assert taken == [
+        [(first.name, 0, 0, 3), (first.name, 1, 0, 5), (second.name, 0, 0, 20), (second.name, 1, 0, 1)],
+        [(first.name, 0, 3, 7), (first.name, 1, 5, 5), (second.name, 0, 20, 20), (second.name, 1, 1, 31)],
+        [(first.name, 0, 7, 8), (first.name, 1, 5, 6), (second.name, 0, 20, 22), (second.name, 1, 31, 33)],
+    ]
+
+
 def test_a_topic_that_was_made_again_stops_the_next_epoch(iceberg_place: Place, kafka_broker: KafkaBroker) -> None:
     iceberg_place.create(SCHEMA)
     topic = Topic(kafka_broker)

@@ -41,9 +41,9 @@ _KEYS: Final = {
     "gs": ("service_account_file",),
     "az": ("account_key",),
 }
-#: The variables that Lance takes a token from, in any case, also where keys are given: on Azure and GCS the token goes before
-#: them. On GCS obstore does so, too.
-_TOKENS_OF_LANCE: Final = {
+#: The variables that libraries take a token from, in any case, also where keys are given: Lance, where the token goes before
+#: the keys on Azure and GCS, and obstore on GCS.
+_TOKENS_OF_OTHERS: Final = {
     "s3": ("aws_session_token", "aws_token", "session_token", "token"),
     "gs": ("google_bearer_token", "bearer_token"),
     "az": ("azure_storage_token", "bearer_token", "token"),
@@ -305,7 +305,7 @@ def obstore_options(uri: str, settings: StorageSettings) -> dict[str, Any]:
         )
     elif scheme == "gs":
         if entry.has_keys:
-            _refuse_tokens_of_others(entry, settings, _TOKENS_OF_LANCE[scheme])
+            _refuse_tokens_of_others(entry, settings, _TOKENS_OF_OTHERS[scheme])
         options["config"] = _texts(settings, service_account=entry.service_account_file, base_url=entry.endpoint)
     elif scheme == "az":
         options["config"] = _texts(
@@ -402,7 +402,7 @@ def _refuse_tokens_of_others(entry: StorageEntry, settings: StorageSettings, nam
     if found is not None:
         raise NeedsChange(
             reasons.MANIFEST_INVALID,
-            f"the variable {found} is set, and Lance would send it as a token with the keys of the storage entry {entry.prefix} "
+            f"the variable {found} is set, and would be sent as a token with the keys of the storage entry {entry.prefix} "
             f"({settings.place.name('storage')}); unset {found} for this process, or use credentials: ambient instead of keys",
         )
 
@@ -432,8 +432,9 @@ def lance_options(uri: str, settings: StorageSettings) -> dict[str, str]:
     client = {"connect_timeout": f"{_MAX_CONNECT_S}s"} | ({"allow_http": "true"} if _is_plain_http(entry) else {})
     if entry.is_vended:
         client |= _handed_to_lance(uri, settings)
-    if entry.has_keys and entry.session_token is None:
-        _refuse_tokens_of_others(entry, settings, _TOKENS_OF_LANCE[scheme])
+    has_token = entry.session_token is not None or "aws_session_token" in client
+    if (entry.has_keys or entry.is_vended) and not has_token:
+        _refuse_tokens_of_others(entry, settings, _TOKENS_OF_OTHERS[scheme])
     if scheme == "s3":
         options = _texts(
             settings,

@@ -12,7 +12,7 @@ import pytest
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.places.handed_keys import HandedKeys, KeysFile, RenewedKeys, written
-from checkpoint_protocol.places.storage import StorageEntry, StorageSettings, obstore_options
+from checkpoint_protocol.places.storage import StorageEntry, StorageSettings, lance_options, obstore_options
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -147,6 +147,38 @@ def test_a_file_that_is_none_of_keys_is_told_and_not_shown(tmp_path: Path) -> No
         KeysFile(file).find("s3://b/t")
 
     assert "my secret" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("scheme", "values", "variable"),
+    [
+        ("s3", {"access_key_id": "a", "secret_access_key": "s"}, "AWS_SESSION_TOKEN"),
+        ("gs", {"token": "t"}, "GOOGLE_BEARER_TOKEN"),
+        ("az", {"sas_token": "t"}, "AZURE_STORAGE_TOKEN"),
+    ],
+)
+def test_lance_is_not_given_keys_beside_a_token_of_the_environment_which_it_would_send_with_them(
+    scheme: str, values: dict[str, str], variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = StorageEntry(prefix=f"{scheme}://b/", account_name="account", credentials="vended")
+    keys = Catalog([HandedKeys(prefix=scheme, values=values)]).renewed()
+    settings = StorageSettings(storage=(entry,)).with_keys(keys)
+    assert lance_options(f"{scheme}://b/t", settings)
+
+    monkeypatch.setenv(variable, "of another")
+
+    with pytest.raises(NeedsChange, match=f"unset {variable} for this process"):
+        lance_options(f"{scheme}://b/t", settings)
+
+
+def test_a_token_that_is_handed_out_goes_before_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"access_key_id": "a", "secret_access_key": "s", "token": "t"}
+    settings = StorageSettings(storage=(StorageEntry(prefix="s3://b/", credentials="vended"),))
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of another")
+
+    found = lance_options("s3://b/t", settings.with_keys(Catalog([HandedKeys(prefix="s3", values=values)]).renewed()))
+
+    assert found["aws_session_token"] == "t"
 
 
 def test_a_prefix_of_which_no_catalog_hands_out_keys_is_refused_with_the_way_out() -> None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from checkpoint_operator.kube.api import Object
 from checkpoint_operator.pods.driver_pod import HANDED_KEYS_SECRET, handed_keys_secret, pod_name
 from checkpoint_operator.pods.handed_keys import HandedKeysEntry
 from checkpoint_operator.pods.pod_drivers import PodDrivers
 from checkpoint_operator.watch.cache import Cache
+from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.places.handed_keys import HandedKeys, RenewedKeys, written
 from checkpoint_work.process.settings import KEYS_FILE_VARIABLE
 from tests.support.fake_cluster import FakeApi
@@ -116,29 +116,24 @@ def test_entries_of_others_stay_until_their_keys_have_expired(api: FakeApi) -> N
 
 
 def test_of_two_writes_that_begin_at_once_both_have_their_entry(api: FakeApi) -> None:
-    create = api.create_secret
+    def rival_comes_first(request: str) -> None:
+        if request == "create secret":
+            api.before = lambda _: None
+            entry_for(api, Catalog()).renew("rival")
 
-    def late(namespace: str, secret: Mapping[str, Any]) -> None:
-        api.create_secret = create  # type: ignore[method-assign]
-        entry_for(api, Catalog()).renew("rival")
-        create(namespace, secret)
-
-    api.create_secret = late  # type: ignore[method-assign]
+    api.before = rival_comes_first
     entry_for(api, Catalog()).renew("mine")
 
     assert sorted(entries(api)) == ["mine", "rival"]
 
 
 def test_an_entry_that_could_not_be_put_is_put_the_next_time(api: FakeApi) -> None:
-    works, entry = api.patch_secret, entry_for(api, Catalog())
+    entry = entry_for(api, Catalog())
 
-    def fails(namespace: str, name: str, patch: Object) -> Object | None:
-        raise TimeoutError
-
-    api.patch_secret = fails  # type: ignore[method-assign]
-    with pytest.raises(TimeoutError):
+    api.down = True
+    with pytest.raises(Retryable):
         entry.renew("mine")
-    api.patch_secret = works  # type: ignore[method-assign]
+    api.down = False
     entry.renew("mine")
 
     assert "key-1" in entries(api)["mine"]

@@ -23,7 +23,8 @@ class EarlierOf:
     """What the epochs before have taken of one source; a union has several.
 
     `again` are rows that failed and are to be tried again, from and to, of each file by its path and etag.
-    `columns` are those that taken files name, by their digests.
+    `columns` are those that taken files name, by their digests. `committed_at` is the snapshot or version in which the epoch that
+    has taken `table` was committed.
     """
 
     taken: Sequence[TakenFile] = ()
@@ -32,6 +33,7 @@ class EarlierOf:
     partitions: Sequence[TakenPartition] = ()
     last_epoch: int = 0
     columns: Mapping[str, FileColumns] = field(default_factory=dict)
+    committed_at: int | None = None
 
     @property
     def files(self) -> dict[str, TakenFile]:

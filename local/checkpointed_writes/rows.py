@@ -157,7 +157,7 @@ class Rows:
         keys: Columns | None = None,
         where: str | None = None,
         columns: Columns | None = None,
-        only: Literal["null", "all"] | None = None,
+        only: Literal["null", "changed", "all"] | None = None,
         when_matched: Literal["update", "delete"] | None = None,
         on_concurrent: Literal["fail", "replace"] | None = None,
         create: bool | None = None,
@@ -177,7 +177,8 @@ class Rows:
         Instead of a URI, `namespace` (of the settings) and `table` name it.
         `vectors`: columns of lists that become vectors, with their dimension, or a mapping of dimension and type. `keys`: of an
         upsert. `where`, with mode "overwrite": replace only the rows for which it is true. `columns`, with mode "add_columns":
-        what the steps give, added to the rows of the source, which is this dataset; `only="null"` leaves out those that have it.
+        what the steps give, added to the rows of the source, which is this dataset; `only="null"` leaves out those that have it,
+        and `only="changed"` those whose input has not changed since, either.
         See `Write` for `name`, `checkpoint` and `settings`.
         """
         adds = mode == "add_columns"

@@ -111,7 +111,7 @@ from checkpoint_protocol.records import (
     WriteRecord,
     encode,
 )
-from checkpoint_protocol.records.formats.lance import PinnedLance
+from checkpoint_protocol.records.formats.lance import ChangedRows, PinnedLance
 from checkpoint_protocol.records.formats.operations import AddColumns
 from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
@@ -160,6 +160,7 @@ _PINNED = PinnedIceberg(
     name_mapping_json='[{"field-id":1,"names":["id"]}]',
 )
 _EMPTY_BASE = IcebergBase(table_uuid=_ICEBERG.table_uuid, snapshot_id=None)
+_CHANGED = ChangedRows(since=4, transaction="0c6357f4-3d55-4a8d-99a3-eba3ed4a3f16", given_at=6, columns=("id", "text"))
 _LAUNCH = LaunchRecord(
     token=_TOKEN,
     attempt=2,
@@ -362,6 +363,22 @@ SAMPLES: Final[dict[str, Record]] = {
         tables=(
             PinnedLance(
                 uri="s3://lake/in.lance", at_version=8, transaction="0c6357f4-3d55-4a8d-99a3-eba3ed4a3f16", after_version=4
+            ),
+        ),
+    ),
+    "input-lance-changed": InputRecord(
+        token=_TOKEN,
+        files=(
+            SourceFile(path="s3://lake/in.lance fragment 2", etag="11ff.lance|", size_bytes=99, unit="rows", end=9, fragment=2),
+        ),
+        arrow_schema=_SCHEMA,
+        tables=(
+            PinnedLance(
+                uri="s3://lake/in.lance",
+                at_version=8,
+                null_in=("vektor",),
+                transaction="0c6357f4-3d55-4a8d-99a3-eba3ed4a3f16",
+                changed=_CHANGED,
             ),
         ),
     ),
@@ -883,6 +900,23 @@ SAMPLES: Final[dict[str, Record]] = {
             PinnedLance(uri="s3://lake/größe.lance", at_version=9, packed=PackedColumns(columns=("vektor",), replaces=False)),
         ),
     ),
+    "input-pack-of-changed-rows": InputRecord(
+        token=_TOKEN,
+        files=(),
+        arrow_schema=_LANCE.arrow_schema,
+        tables=(
+            PinnedLance(
+                uri="s3://lake/größe.lance",
+                at_version=9,
+                packed=PackedColumns(
+                    columns=("vektor",),
+                    replaces=False,
+                    changed=_CHANGED.model_copy(update={"given_at": None}),
+                    input_at=8,
+                ),
+            ),
+        ),
+    ),
     "seal-of-columns": _SEAL.model_copy(
         update={
             "files": (
@@ -1014,6 +1048,12 @@ SAMPLES: Final[dict[str, Record]] = {
         dialects=(CsvDialect(source=1, delimiter=";", quote="'"),),
         in_table=(9_999, 1000),
         not_committed=(17,),
+    ),
+    "taken-of-changed-columns": TakenRecord(
+        token=_TOKEN,
+        epoch=2,
+        tables=(PinnedLance(uri="s3://in/d.lance", at_version=7, transaction="0c6357f4-3d55-4a8d-99a3-eba3ed4a3f16"),),
+        tables_committed_at=9,
     ),
     "taken-with-columns": TakenRecord(
         token=_TOKEN,

@@ -52,6 +52,14 @@ def embed_only(row: dict[str, Any]) -> dict[str, Any]:
     return {"vector": made["vector"], "length": made["length"]}
 
 
+def copy(row: dict[str, Any]) -> dict[str, Any]:
+    """Give the text that the row had."""
+    CALLED.append(row["id"])
+    if row["id"] in FAILING:
+        raise ValueError(f"no copy of {row['id']}")
+    return {"copy": row["text"]}
+
+
 def embed_some(row: dict[str, Any]) -> dict[str, Any] | None:
     """Give nothing for every third row."""
     return None if row["id"] % 3 == 0 else embed(row)

@@ -20,6 +20,7 @@ from checkpoint_commit.ports import FoundItem
 from checkpoint_control.decision.triggers import Between, News, is_enough, next_time
 from checkpoint_control.loop.keys_objects import compacting
 from checkpoint_formats.files.source_files import SourceFiles
+from checkpoint_formats.rows.selecting import selection_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.ledger import Ledger
@@ -31,6 +32,7 @@ from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.places.uris import local_path
 from checkpoint_protocol.records import PinnedTable, TakenFile, TakenRecord
 from checkpoint_protocol.records.formats.lance import PinnedLance
+from checkpoint_protocol.records.formats.operations import AddColumns, operation_of
 
 if TYPE_CHECKING:
     from checkpoint_commit.catalogs.named import CatalogBook
@@ -198,7 +200,7 @@ def open_news(spec: Spec, settings: Settings, catalogs: CatalogBook | None = Non
                 case IcebergSource():
                     found.append(list_snapshots(member, settings, catalogs, table))
                 case LanceSource():
-                    found.append(_fragments(member, settings, known, table, adds_columns=spec.sink.mode == "AddColumns"))
+                    found.append(_fragments(member, settings, known, table, spec))
                 case KafkaSource():
                     return None  # only a driver has the client
                 case other:
@@ -220,7 +222,7 @@ def _files(source: FilesSource, settings: Settings, known: Known, *, takes_repla
 
 
 def _fragments(
-    source: LanceSource, settings: Settings, known: Known, before: PinnedTable | None, *, adds_columns: bool
+    source: LanceSource, settings: Settings, known: Known, before: PinnedTable | None, spec: Spec
 ) -> Iterator[FoundItem]:
     """Give the fragments that were not taken as they are now; none while the version is the one that was taken.
 
@@ -228,7 +230,12 @@ def _fragments(
     """
     from checkpoint_formats.lance.reader import is_known, list_fragments
 
-    for file in list_fragments(source, settings, before if isinstance(before, PinnedLance) else None):
-        is_taken = is_known(file, known.fragments.get(file.path)) if adds_columns else known.has(file.path, file.etag)
-        if not is_taken:
+    operation = operation_of(spec.sink, None)
+    added = operation if isinstance(operation, AddColumns) else None
+    before = before if isinstance(before, PinnedLance) else None
+    tells_changes = added is not None and added.only == "Changed" and before is not None
+    columns = selection_of(spec.source).columns_to_read
+    for file in list_fragments(source, settings, before, columns, added):
+        is_taken = known.has(file.path, file.etag) if added is None else is_known(file, known.fragments.get(file.path))
+        if tells_changes or not is_taken:
             yield FoundItem(file.path, file.etag, size_bytes=file.size_bytes)

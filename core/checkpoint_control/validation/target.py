@@ -86,7 +86,11 @@ def what_a_commit_does(sink: Sink) -> str:
             )
             return f"Upsert: {does}; without any, the table stays as it is. Before the commit, drivers read {keys} of {reads}"
         case "AddColumns":
-            which = "rows that are NULL there get" if sink.only == "Null" else "all rows get, in the place of what they have,"
+            which = {
+                "Null": "rows that are NULL there get",
+                "Changed": "rows that are NULL there, and those whose input has changed since the last epoch, get",
+                "All": "all rows get, in the place of what they have,",
+            }[sink.only]
             return f"AddColumns: {which} what the steps give in {', '.join(sink.columns)}; rows are neither added nor removed"
         case other:
             assert_never(other)

@@ -180,6 +180,11 @@ def source_file_of(uri: str, fragment: Any) -> SourceFile:
 
 def has_values(dataset: Any, fragment: Any, columns: Sequence[str]) -> bool:
     """Whether a fragment has a file for one of the columns. Without one, it is NULL in all rows."""
+    return bool(files_of_columns(dataset, fragment, columns))
+
+
+def files_of_columns(dataset: Any, fragment: Any, columns: Sequence[str]) -> frozenset[tuple[int, str]]:
+    """Return of each field of some columns, at any depth, in which file of a fragment it is."""
     ids: set[int] = set()
 
     def note(field: Any) -> None:
@@ -190,7 +195,7 @@ def has_values(dataset: Any, fragment: Any, columns: Sequence[str]) -> bool:
     for field in dataset.lance_schema.fields():
         if field.name() in columns:
             note(field)
-    return any(not ids.isdisjoint(file.fields) for file in fragment.data_files())
+    return frozenset((number, file.path) for file in fragment.data_files() for number in file.fields if number in ids)
 
 
 def _refuse_bases_elsewhere(dataset: Any, uri: str, storage: StorageSettings) -> None:

@@ -18,7 +18,7 @@ from checkpoint_protocol.records.formats.lance import PinnedLance
 
 #: Columns that Lance makes: the versions at which a row was made, and changed last.
 MADE_AT: Final = "_row_created_at_version"
-_CHANGED_AT: Final = "_row_last_updated_at_version"
+CHANGED_AT: Final = "_row_last_updated_at_version"
 
 _REMEDY: Final = "set onReplaced: Process to take all new fragments as new rows, or start a new write"
 
@@ -65,7 +65,7 @@ def find_made_since(taken: PinnedLance, dataset: Any, storage: StorageSettings) 
         if before is not None and is_as_it_was(identity_of(before), fragment):
             del then[fragment.fragment_id]
             continue
-        for batch in fragment.scanner(columns=[MADE_AT, _CHANGED_AT]).to_batches():
+        for batch in fragment.scanner(columns=[MADE_AT, CHANGED_AT]).to_batches():
             made_at, changed_at = (column.to_numpy() for column in batch.columns)
             is_old = made_at <= taken.at_version
             left += int(np.count_nonzero(is_old))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 
 from checkpoint_formats.failures import gone, moved
 from checkpoint_formats.files.numbering import empty_chunk
+from checkpoint_formats.lance.changed import Changes, changed_since
 from checkpoint_formats.lance.datasets import (
     has_values,
     identity_of,
@@ -52,6 +52,7 @@ class LanceReader(Reader):
         self._storage = storage
         self._dataset: Any = None
         self._alive: tuple[int | None, np.ndarray[Any, Any]] = (None, np.empty(0))
+        self._changes: Changes | None = None
 
     def check_unchanged(self, file: SourceFile) -> None:
         """A version's fragments never change: they are the same if the version is there, and has them."""
@@ -80,9 +81,12 @@ class LanceReader(Reader):
         null_in = self._null_in(fragment)
         # Rows that are tried again are of an earlier epoch.
         after_version = self._table.after_version if file.only is None else None
-        read = [name for name in dict.fromkeys((*schema.names, *null_in)) if name in there]
+        changes = self._changes
+        compared = changes.rows.columns if changes is not None else ()
+        read = [name for name in dict.fromkeys((*schema.names, *null_in, *compared)) if name in there]
         scanner = fragment.scanner(
             columns=read if after_version is None else [*read, MADE_AT],
+            with_row_id=changes is not None,
             offset=offset,
             limit=count,
             batch_size=max(1, min(_DECODE_ROWS, _DECODE_BYTES * fragment.physical_rows // max(1, file.size_bytes))),
@@ -98,7 +102,7 @@ class LanceReader(Reader):
                 given += rows
                 end = piece.end if given == count else int(numbers[-1]) + 1
                 taken = batch.slice(first, rows)
-                if (kept := _input_rows(decoded.slice(first, rows), null_in, after_version)) is not None:
+                if (kept := _input_rows(decoded.slice(first, rows), null_in, after_version, changes)) is not None:
                     taken, numbers = taken.take(pa.array(kept)), numbers[kept]
                 is_whole = end - at == taken.num_rows
                 yield Chunk(taken, at, end, None if is_whole else pa.array(numbers - at, pa.uint64()))
@@ -125,6 +129,8 @@ class LanceReader(Reader):
     def _fragment(self, file: SourceFile) -> Any:
         if self._dataset is None:
             self._dataset = _open(self._table.uri, self._table.at_version, self._storage)
+            if self._dataset is not None and self._table.changed is not None:
+                self._changes = Changes(self._dataset, self._table.changed, self._storage)
         fragment = self._dataset.get_fragment(file.fragment) if self._dataset is not None else None
         if fragment is None:
             raise self._gone(f"version {self._table.at_version}")
@@ -171,7 +177,7 @@ def find_fragments(
     after_version = None
     if on_replaced == "Process":
         done = (taken is not None and fragments_at(taken, dataset, storage)) or ()
-    elif added is None or added.only != "Null":
+    elif added is None or added.only == "All":
         for number, file in known.items():
             if number is None or _is_as_it_was(file, fragments.get(number), but_for_deletes=added is not None):
                 continue
@@ -190,24 +196,44 @@ def find_fragments(
         if number not in known:
             fragments.pop(number, None)
     files = tuple(source_file_of(source.location, fragment) for _, fragment in sorted(fragments.items()))
-    by_default = [name for name in schema.names if added is None or name not in added.columns]
-    chosen = pa.schema([schema.field(name) for name in columns or by_default if name in schema.names])
+    chosen = pa.schema([schema.field(name) for name in _chosen(dataset, columns, added)])
     described = Described(files, chosen, f"source dataset {source.location}", tuple(schema.names))
-    null_in = added.columns if added is not None and added.only == "Null" else ()
-    transaction = transaction_of(dataset) if added is None else None
+    null_in = added.columns if added is not None and added.only != "All" else ()
+    transaction = transaction_of(dataset) if added is None or added.only == "Changed" else None
     table = PinnedLance(
         uri=source.location, at_version=at_version, null_in=null_in, transaction=transaction, after_version=after_version
     )
     return described, table
 
 
-def list_fragments(source: LanceSource, storage: StorageSettings, before: PinnedLance | None) -> Iterator[SourceFile]:
+def _chosen(dataset: Any, columns: Sequence[str] | None, added: AddColumns | None) -> list[str]:
+    names = dataset.schema.names
+    by_default = [name for name in names if added is None or name not in added.columns]
+    return [name for name in columns or by_default if name in names]
+
+
+def list_fragments(
+    source: LanceSource,
+    storage: StorageSettings,
+    before: PinnedLance | None,
+    columns: Sequence[str] | None = None,
+    added: AddColumns | None = None,
+) -> Iterator[SourceFile]:
     """Give the fragments of the dataset, for whoever looks what is new: none if its version is `before`, which was taken.
 
-    Where rows have stable ids, only those that were changed since, or have rows which were made since.
+    Where rows have stable ids, only those that were changed since, or have rows which were made since. `columns` and `added` are
+    those of `find_fragments`; where changed rows get columns again, only those that may have such rows.
     """
     dataset, at_version = _latest(source, storage)
     if before is not None and before.at_version == at_version:
+        return
+    if added is not None and added.only == "Changed" and before is not None and before.transaction is not None:
+        changes = Changes(dataset, changed_since(before, _chosen(dataset, columns, added), None), storage)
+        yield from (
+            source_file_of(source.location, fragment)
+            for fragment in dataset.get_fragments()
+            if changes.may_have(fragment.fragment_id)
+        )
         return
     then = None
     if before is not None and before.transaction is not None:
@@ -246,14 +272,25 @@ def _files_in(identity: str) -> frozenset[str]:
     return frozenset(identity.split("|")[0].split(","))
 
 
-def _input_rows(rows: pa.RecordBatch, null_in: Sequence[str], after_version: int | None) -> np.ndarray[Any, Any] | None:
-    """Return the numbers of the rows that are NULL in all columns and were made after the version; None: all are."""
+def _input_rows(
+    rows: pa.RecordBatch, null_in: Sequence[str], after_version: int | None, changes: Changes | None
+) -> np.ndarray[Any, Any] | None:
+    """Return the numbers of the rows that are NULL in all columns and were made after the version; None: all are.
+
+    `changes`: that holds for rows that were not there before; of the others those are returned that have changed.
+    """
     conditions = [rows.column(rows.schema.get_field_index(name)).is_null() for name in null_in]
     if after_version is not None:
         conditions.append(pc.greater(rows.column(rows.schema.get_field_index(MADE_AT)), after_version))
-    if not conditions:
+    if changes is None and not conditions:
         return None
-    numbers = np.flatnonzero(functools.reduce(pc.and_, conditions).to_numpy(zero_copy_only=False))
+    is_input = np.ones(rows.num_rows, np.bool_)
+    for condition in conditions:
+        is_input &= condition.to_numpy(zero_copy_only=False)
+    if changes is not None:
+        known, changed = changes.find(rows)
+        is_input = np.where(known, changed, is_input)
+    numbers = np.flatnonzero(is_input)
     return None if len(numbers) == rows.num_rows else numbers
 
 

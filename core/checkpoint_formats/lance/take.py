@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from checkpoint_formats.lance.changed import changes_of, with_changed
 from checkpoint_formats.lance.reader import find_fragments, is_known
 from checkpoint_formats.port import Described
 from checkpoint_formats.taking import Taking, choose
@@ -22,8 +23,14 @@ def take(source: LanceSource, of: Taking) -> tuple[Described, PinnedLance]:
         source, of.selection.columns_to_read, of.storage, earlier.taken, launch.on_replaced, added, before
     )
     known = earlier.files
+    changes = None
+    if added is not None and added.only == "Changed":
+        table = with_changed(table, described.schema.names, before, earlier.committed_at)
+        changes = changes_of(table, of.storage)
 
     def is_new(file: SourceFile) -> bool:
+        if changes is not None and file.fragment is not None:
+            return changes.may_have(file.fragment)
         return file.path not in known if added is None else not is_known(file, known.get(file.path))
 
     return replace(described, files=choose(described.files, is_new, of)), table

@@ -42,6 +42,7 @@ from checkpoint_protocol.records import (
     encode,
     takes_the_whole_source,
 )
+from checkpoint_protocol.records.formats.operations import AddColumns
 from checkpoint_protocol.records.inputs import SourceFile, some_columns
 from checkpoint_protocol.rows.keys import add_key_sets, subtract_key_set
 from checkpoint_protocol.rows.positions import Range
@@ -332,8 +333,12 @@ class _Draft:
             self.files, self.rows = [], {}
         in_table = (self.epoch, of_table.rows_written) if of_table.commit_id is not None else self.base.in_table
         # What came to the tables of a source since is not taken by an epoch that only tries rows again.
-        tables = self.base.tables if launch.quarantine.retry == "Only" else record.tables
-        self.base = self.base.model_copy(update={"tables": tables, "in_table": in_table})
+        # Where all rows have moved before their values were committed, the version still counts of which they have some.
+        in_vain = isinstance(operation, AddColumns) and of_table.commit_id is None and of_table.rows_written > 0
+        if launch.quarantine.retry != "Only" and not in_vain:
+            at = of_table.commit_id if record.tables else None
+            self.base = self.base.model_copy(update={"tables": record.tables, "tables_committed_at": at})
+        self.base = self.base.model_copy(update={"in_table": in_table})
         if record.keys:
             self._add_keys(ledger, record, launch, commit)
             return

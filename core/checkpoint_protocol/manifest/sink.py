@@ -98,10 +98,11 @@ class Sink(SinkChoice):
         "are added to it.",
     )
     # YAML reads Null as no value, and so does Kubernetes, which then puts the default.
-    only: Annotated[Literal["Null", "All"], BeforeValidator(lambda value: "Null" if value is None else value)] = Field(
+    only: Annotated[Literal["Null", "Changed", "All"], BeforeValidator(lambda value: "Null" if value is None else value)] = Field(
         default="Null",
-        description="For AddColumns: which rows the steps receive. Null: rows in which all of sink.columns are NULL. All: all "
-        "rows; existing values are replaced, with NULL where the steps return nothing.",
+        description="For AddColumns: which rows the steps receive. Null: rows in which all of sink.columns are NULL. "
+        "Changed: these, and rows whose input columns have changed since the last epoch; the dataset must have stable row ids. "
+        "All: all rows; existing values are replaced, with NULL where the steps return nothing.",
     )
     create: bool = Field(default=False, description="Create the target from the output of the steps if it does not exist.")
     partition_by: tuple[PartitionField, ...] = Field(

@@ -81,7 +81,8 @@ class TakenRecord(Record):
     """What all epochs of a write up to this one have taken; where each epoch reads the whole source, what the last one has.
 
     `files` come after those in `parts`, in the order of the epochs, and so do rows in `outstanding` and in its parts. `tables`
-    are those of the last epoch. `in_table`: the last epoch that has committed to a table, and how many rows.
+    are those of the last epoch, and `tables_committed_at` is the snapshot or version of its commit. `in_table`: the last epoch
+    that has committed to a table, and how many rows.
     `not_committed`: the epochs that have ended by a deletion, which have taken nothing. `unread`: those whose quarantined rows
     could not be read; what they have taken is known all the same. `file_columns` are those that files name, as in an input.
     """
@@ -92,6 +93,7 @@ class TakenRecord(Record):
     files: tuple[TakenFile, ...] = later(())
     parts: tuple[StoredPart, ...] = later(())
     tables: tuple[PinnedTable | None, ...] = later(())
+    tables_committed_at: Count | None = later(None)
     outstanding: tuple[OutstandingRows, ...] = later(())
     outstanding_parts: tuple[StoredPart, ...] = later(())
     partitions: tuple[TakenPartition, ...] = later(())

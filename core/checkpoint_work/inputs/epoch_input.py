@@ -65,6 +65,7 @@ class Earlier:
     partitions: Sequence[TakenPartition] = ()
     last_epoch: int = 0
     columns: Sequence[FileColumns] = ()
+    committed_at: int | None = None
 
 
 _NOTHING: Final = Earlier()
@@ -81,7 +82,9 @@ def fix_input(ledger: Ledger, launch: LaunchRecord, list_source: ListSource) -> 
     taken, index = taken_before(ledger, launch), index_of(ledger)
     again = index.outstanding(taken) if launch.quarantine.retry != "Never" else ()
     files = tuple(index.files(taken))
-    found = list_source(Earlier(files, taken.tables, again, taken.partitions, taken.last_that_took, taken.file_columns))
+    found = list_source(
+        Earlier(files, taken.tables, again, taken.partitions, taken.last_that_took, taken.file_columns, taken.tables_committed_at)
+    )
     refuse_moved_rows_of_earlier_epochs(taken.dialects, launch, found)
     return ledger.inputs.put_input(found, launch.input_since)
 
@@ -210,7 +213,7 @@ def earlier_of(earlier: Earlier, number: int, launch: LaunchRecord) -> EarlierOf
     partitions = [one for one in earlier.partitions if one.source == number or not is_union]
     table = earlier.tables[number] if earlier.tables else None
     columns = {one.digest: one for one in earlier.columns}
-    return EarlierOf(files, table, again, partitions, earlier.last_epoch, columns)
+    return EarlierOf(files, table, again, partitions, earlier.last_epoch, columns, earlier.committed_at)
 
 
 def _of_all(found: Sequence[Described]) -> tuple[SourceFile, ...]:

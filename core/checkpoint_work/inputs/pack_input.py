@@ -30,6 +30,7 @@ def list_fragments_to_pack(ledger: Ledger, target: LancePackTarget, storage: Sto
     Reads the seals of the epoch that the stage is of. NeedsChange(SourceChanged) where it cannot be told any more where rows are.
     """
     from checkpoint_formats.failures import gone
+    from checkpoint_formats.lance.changed import changes_of
     from checkpoint_formats.lance.datasets import has_values, open_dataset
     from checkpoint_formats.lance.packing.lineage import follow
 
@@ -41,17 +42,26 @@ def list_fragments_to_pack(ledger: Ledger, target: LancePackTarget, storage: Sto
             reasons.RECORD_UNREADABLE, f"{ledger.store.uri}: records of attempt {target.attempt} of {epoch.key} are gone"
         )
     staged: dict[int, list[tuple[PackedPiece, float]]] = defaultdict(list)
-    for piece, size_bytes in _pieces(epoch, (*launch.counted, target.attempt)):
+    attempts = (*launch.counted, target.attempt)
+    for piece, size_bytes in _pieces(epoch, attempts):
         staged[piece.part.fragment].append((piece, size_bytes))
     dataset = open_dataset(target.uri, storage, target.at_version)
     if dataset is None:
         raise gone(f"version {target.at_version}", f"the Lance dataset {target.uri}", "keep versions while a write runs")
-    origins = follow(dataset, fragments_of(epoch_input), version_of(epoch_input))
+    table = _table_of(epoch_input)
+    origins = follow(dataset, fragments_of(epoch_input), table.at_version)
+    # Values of rows that have changed are not to stay where the steps gave nothing for them.
+    changes = None
+    if launch.source.where is not None or any(
+        seal.rows_read != seal.rows_written for seal in epoch.chains.counted_seals(attempts)
+    ):
+        changes = changes_of(table, storage)
     files = []
     for number, origin in sorted(origins.items()):
         found = [each for former in _inputs_in(origin) for each in staged.get(former, ())]
         fragment = dataset.get_fragment(number)
-        if not found and not (target.replaces and has_values(dataset, fragment, target.columns)):
+        is_cleared = target.replaces or (changes is not None and any(len(changes.places(one)) for one in _inputs_in(origin)))
+        if not found and not (is_cleared and has_values(dataset, fragment, target.columns)):
             continue
         size_bytes = round(sum(size for _, size in found)) or sum(file.file_size_bytes or 0 for file in fragment.data_files())
         files.append(
@@ -66,6 +76,8 @@ def list_fragments_to_pack(ledger: Ledger, target: LancePackTarget, storage: Sto
             )
         )
     packed = PackedColumns(columns=target.columns, replaces=target.replaces)
+    if changes is not None:
+        packed = packed.model_copy(update={"changed": table.changed, "input_at": table.at_version})
     return InputRecord(
         token=new_token(),
         files=tuple(files),
@@ -98,11 +110,11 @@ def fragments_of(record: Input) -> dict[int, tuple[int, frozenset[str]]]:
     }
 
 
-def version_of(record: Input) -> int:
+def _table_of(record: Input) -> PinnedLance:
     """Return the version of the dataset that an input is of."""
     (table,) = record.tables
     assert isinstance(table, PinnedLance)
-    return table.at_version
+    return table
 
 
 def _inputs_in(origin: LanceOrigin) -> Iterator[int]:

@@ -13,13 +13,14 @@ from lance.file import LanceFileReader
 
 from checkpoint_formats.failures import gone
 from checkpoint_formats.lance.access import access
+from checkpoint_formats.lance.changed import changes_of
 from checkpoint_formats.lance.columns_stager import PLACE
 from checkpoint_formats.lance.datasets import has_values, is_not_found, open_dataset
 from checkpoint_formats.lance.packing.lineage import NO_INPUT, Origins
 from checkpoint_formats.lance.packing.overlay import Mask, Placed, WrongPlaces, overlaid
 from checkpoint_formats.port import Chunk
 from checkpoint_formats.rows.batch_sizing import BatchSizing
-from checkpoint_formats.rows.selecting import Addresses, fragments_of, places_of
+from checkpoint_formats.rows.selecting import Addresses, addresses_of, fragments_of, places_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable, one_line
 from checkpoint_protocol.places.storage import StorageSettings
@@ -69,8 +70,10 @@ class PackReader:
 
     def _below(self, fragment: Any, addresses: Addresses, batch_rows: int) -> tuple[Iterator[pa.RecordBatch] | None, Mask | None]:
         """Return what the columns have now, as far as it counts; and for which rows it does not."""
-        is_input = addresses != NO_INPUT
-        if not has_values(self._dataset, fragment, self._packed.columns) or (self._packed.replaces and is_input.all()):
+        if not has_values(self._dataset, fragment, self._packed.columns):
+            return None, None
+        cleared = self._cleared(addresses)
+        if cleared is not None and cleared.all():
             return None, None
         scanner = fragment.scanner(
             columns=list(self._packed.columns),
@@ -79,7 +82,20 @@ class PackReader:
             batch_size=batch_rows,
             batch_readahead=_READ_AHEAD,
         )
-        return scanner.to_batches(), is_input if self._packed.replaces else None
+        return scanner.to_batches(), cleared
+
+    def _cleared(self, addresses: Addresses) -> Mask | None:
+        """Return of which rows, by the addresses that they had in the input, the values go; None: of none."""
+        is_input: Mask = addresses != NO_INPUT
+        packed = self._packed
+        if packed.changed is None or packed.input_at is None:
+            return is_input if packed.replaces else None
+        table = PinnedLance(uri=self._table.uri, at_version=packed.input_at, changed=packed.changed)
+        changes = changes_of(table, self._storage)
+        assert changes is not None
+        fragments = np.unique(fragments_of(addresses[is_input])).tolist()
+        changed = [addresses_of(number, changes.places(number)) for number in fragments]
+        return np.isin(addresses, np.concatenate(changed)) if changed else None
 
     def _staged(self, addresses: Addresses, pieces: Sequence[PackedPiece], batch_rows: int) -> Iterator[Placed]:
         """Give the values of a fragment, by the places that their rows have in it now; none of rows that are gone."""

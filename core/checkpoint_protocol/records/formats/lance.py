@@ -14,11 +14,29 @@ def lance_output(uri: str) -> Output:
     return Output("the sink's dataset", uri, ("data/0.lance",))
 
 
+class ChangedRows(Part):
+    """Rows that have other values in some columns than at version `since`, of which values were made for them.
+
+    `transaction` is the UUID of the one that made that version. `given_at` is the version before the one in which rows got
+    these values; None: none did. A row that an update has moved between the two has changed as well.
+    """
+
+    since: Number
+    transaction: str
+    given_at: Number | None
+    columns: tuple[str, ...]
+
+
 class PackedColumns(Part):
-    """Columns whose files are made of what is staged. `replaces`: input rows of which nothing is staged become NULL there."""
+    """Columns whose files are made of what is staged. `replaces`: input rows of which nothing is staged become NULL there.
+
+    `changed`: so do those of its rows, at version `input_at`, of which nothing is staged.
+    """
 
     columns: tuple[str, ...]
     replaces: bool
+    changed: ChangedRows | None = later(None)
+    input_at: Number | None = later(None)
 
 
 class PinnedLance(Part):
@@ -27,7 +45,8 @@ class PinnedLance(Part):
     `null_in`: of its rows, those are input that are NULL in all of these columns. `packed`: no rows are read, but what is staged
     for these columns is put together, fragment by fragment. `transaction`: the UUID of the one that made the version, where rows
     have stable ids; it tells the version from that of another dataset. `after_version`: of whole fragments, those rows are
-    input that were made after this version; a compaction has put them together with others.
+    input that were made after this version; a compaction has put them together with others. `changed`: rows that were there at
+    its version are input if they have changed since, and no others.
     """
 
     format: Literal["lance"] = "lance"
@@ -37,6 +56,7 @@ class PinnedLance(Part):
     packed: PackedColumns | None = later(None)
     transaction: str | None = later(None)
     after_version: Number | None = later(None)
+    changed: ChangedRows | None = later(None)
 
     @property
     def title(self) -> str:

@@ -80,12 +80,13 @@ class Merge(Part):
 class AddColumns(Part):
     """Give rows that the table has values in some of its columns, and leave all else of them as it is.
 
-    `only`: of which rows the epoch makes values: those that have none yet in any of these columns, or all.
+    `only`: of which rows the epoch makes values: those that have none yet in any of these columns (Null), these and those whose
+    input has changed since theirs were made (Changed), or all.
     """
 
     kind: Literal["AddColumns"] = "AddColumns"
     columns: Annotated[tuple[str, ...], Field(min_length=1)]
-    only: Literal["Null", "All"]
+    only: Literal["Null", "Changed", "All"]
 
 
 #: Operations that take rows out of the table: those that it had when the epoch began.

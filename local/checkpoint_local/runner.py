@@ -25,10 +25,11 @@ from checkpoint_control.decision.code_changes import Approval, Choice
 from checkpoint_control.decision.observation import Failure
 from checkpoint_control.decision.triggers import check_schedule
 from checkpoint_control.loop.drivers import digest_of_kept
-from checkpoint_control.loop.looks import Looks, open_news
+from checkpoint_control.loop.looks import Looks, listing_of, open_news
 from checkpoint_control.loop.observing import Observer
 from checkpoint_control.loop.reconcile import Reconciler, Round
 from checkpoint_control.loop.table_facts import refuse_own_outputs
+from checkpoint_control.pipelines.inherited import parent_of
 from checkpoint_control.pipelines.results import DigestOf, at_work
 from checkpoint_control.ports import Write
 from checkpoint_control.progress.epoch_progress import Progress, measure
@@ -220,7 +221,8 @@ class Runner:
             looks = Looks(spec, open_news(spec, self.settings), self.now, is_asked=not self.watch)
         # Drivers of later epochs import the code as it is then, and each stage has code of its own.
         host = LocalHost(machine_id(), digest_of_kept(spec), digest_of if self.watch or spec.stages else None)
-        observer = Observer(write, store, self.drivers, sink, host, pin_source=pin_source, looks=looks)
+        parent = parent_of(spec, store, self.manifest.metadata.namespace, self.settings, listing_of(spec, self.settings))
+        observer = Observer(write, store, self.drivers, sink, host, pin_source=pin_source, looks=looks, parent=parent)
         self._digest_of, self._ledger = digest_of, lambda: observer.current_ledger
         if self.again and spec.source.stream is None:
             # An epoch that is not committed is the one that was asked for: this run ends it, however often it is asked for.

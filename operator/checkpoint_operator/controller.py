@@ -22,9 +22,10 @@ from checkpoint_commit.ports import Sink
 from checkpoint_commit.sinks.registry import format_of
 from checkpoint_control.decision.actions import Commit, Finish, RecordAttempt, Stall, StopDriver, StopKeptDriver, Wait
 from checkpoint_control.decision.triggers import check_schedule
-from checkpoint_control.loop.looks import Looks, open_news, refuse_paths_of_pods
+from checkpoint_control.loop.looks import Looks, listing_of, open_news, refuse_paths_of_pods
 from checkpoint_control.loop.reconcile import Round
 from checkpoint_control.loop.table_facts import refuse_own_outputs
+from checkpoint_control.pipelines.inherited import parent_of
 from checkpoint_control.progress.epoch_progress import measure
 from checkpoint_control.writes.former import refuse_former, title_in_cluster
 from checkpoint_control.writes.registration import write_of_object
@@ -51,6 +52,7 @@ from checkpoint_protocol.manifest.spec import ManifestInvalid, Spec
 from checkpoint_protocol.places.secrets import Secrets
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.store.authenticated_store import KeySource
+from checkpoint_protocol.store.layout import scope_in_cluster
 from checkpoint_protocol.store.object_store import ObjectStore
 
 _MOST_ROUNDS: Final = 50
@@ -221,7 +223,9 @@ class Controller:
 
         host = ClusterHost(key, drivers, uid, store, status_of(body), self.code_source, self._places, self.clock, self.now)
         pin_source, looks = open_source(spec.source, settings, self.catalogs), self._looks(spec, settings)
-        session = open_session(host, sink, pin_source, looks, lambda: self._turns.take(key), announce)
+        scope = scope_in_cluster(self.cluster, key.namespace)
+        parent = parent_of(spec, store, scope, settings, listing_of(spec, settings, self.catalogs))
+        session = open_session(host, sink, pin_source, looks, lambda: self._turns.take(key), announce, parent)
         self._sessions[key] = session
         return session
 

@@ -18,6 +18,7 @@ from checkpoint_control.loop.drivers import digest_of_kept
 from checkpoint_control.loop.looks import Looks
 from checkpoint_control.loop.observing import Observer
 from checkpoint_control.loop.reconcile import Reconciler, Round
+from checkpoint_control.pipelines.inherited import Parent
 from checkpoint_control.ports import Write
 from checkpoint_control.progress.epoch_progress import TimeLeft
 from checkpoint_control.writes.registration import check_identity, registering
@@ -135,6 +136,7 @@ def open_session(
     looks: Looks | None,
     commit_turn: Callable[[], AbstractContextManager[object]],
     announce: Callable[[Round], None],
+    parent: Parent | None = None,
 ) -> Session:
     """Return the session of a write. NeedsChange if it is not the write that its store knows."""
     store, uid, owner, spec = host.store, host.uid, host.drivers.owner, host.drivers.spec
@@ -143,6 +145,8 @@ def open_session(
     row_keys = row_keys_of(spec.checkpoint.uri, owner.namespace, owner.name)
     write = Write(uid=uid, spec=spec, code_digest="", row_keys=row_keys)
     approval = parse_approval(owner.approval)
-    observer = Observer(write, store, host.drivers, sink, host, pin_source=pin_source, looks=looks, approval=approval)
+    observer = Observer(
+        write, store, host.drivers, sink, host, pin_source=pin_source, looks=looks, approval=approval, parent=parent
+    )
     register = registering(store, uid, owner.namespace, owner.name, spec, start_over)
     return Session(owner, spec, Reconciler(observer, commit_turn, announce, register))

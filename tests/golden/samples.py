@@ -50,6 +50,8 @@ from checkpoint_protocol.records import (
     IcebergRewrite,
     IcebergSourceFile,
     IcebergTarget,
+    InheritedAttempt,
+    InheritedRecord,
     InputIndexRecord,
     InputPartRecord,
     InputRecord,
@@ -365,6 +367,16 @@ SAMPLES: Final[dict[str, Record]] = {
                 uri="s3://lake/in.lance", at_version=8, transaction="0c6357f4-3d55-4a8d-99a3-eba3ed4a3f16", after_version=4
             ),
         ),
+    ),
+    "inherited": InheritedRecord(
+        token=_TOKEN,
+        uid="0123456789abcdef",
+        stage="parse-0123456789abcdef-1",
+        attempts=(
+            InheritedAttempt(attempt=1, plan_token=None, chain_lengths=()),
+            InheritedAttempt(attempt=2, plan_token=_TOKEN, chain_lengths=(3, 0, 1)),
+        ),
+        is_done=False,
     ),
     "input-lance-changed": InputRecord(
         token=_TOKEN,

@@ -220,6 +220,17 @@ CORRECTIONS: Final = (
         [{"spec__quarantine": {}, "spec__reset": {"stages": ["parse"], "nonce": "2"}}],
     ),
     Correction(
+        "results of another write without stages",
+        "only results of stages are taken over, and that of the last one is in the table of the other write; divide the steps "
+        "into stages",
+        [{"spec__stages": _STAGES, "spec__steps": ...}],
+    ),
+    Correction(
+        "results of another write that read a topic",
+        "inherit applies to source.files and source.lance; leave it out",
+        [{"spec__inherit": ...}],
+    ),
+    Correction(
         {"spec__source": _DATASET, "spec__stages": _STAGES, "spec__sink": _ADDED},
         "AddColumns adds columns to the rows of the source, but stages replace these rows; use steps",
         [{"spec__stages": ..., "spec__steps": [_STEP]}],

@@ -72,6 +72,7 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
     },
     "all rows together, in the table's stage": {"spec__stages": [{**_STAGES[0], "checkpoint": False}, {**_ALL, "buckets": None}]},
     "stages that are done anew": {"spec__stages": _STAGES, "spec__reset": {"stages": ["embed"], "nonce": "2"}},
+    "results of another write": {"spec__stages": _STAGES, "spec__inherit": "other"},
     "results of calls kept after a stage of batches": {
         "spec__stages": [
             {"name": "a", "steps": [_STEP]},
@@ -421,6 +422,12 @@ BAD: Final[dict[str, dict[str, Any]]] = {
     "rows of a key one by one": {"spec__stages": [{**_AGGREGATE, "steps": [{"call": "m:f", "input": "row"}]}]},
     "rows of a key in parts": {"spec__stages": [{**_AGGREGATE, "steps": [{"call": "m:f", "batchSize": 5}]}]},
     "the name of a shuffle": {"spec__stages": [{"name": "sum-shuffle", "steps": [_STEP]}, _AGGREGATE]},
+    "results of another write without stages": {"spec__inherit": "other"},
+    "results of another write that read a topic": {
+        "spec__stages": _STAGES,
+        "spec__source": {"kafka": {"bootstrapServers": ["b:9092"], "topics": ["t"], "format": "raw"}},
+        "spec__inherit": "other",
+    },
     "a reset of no stage": {"spec__stages": _STAGES, "spec__reset": {"stages": ["other"], "nonce": "2"}},
     "a reset without stages": {"spec__reset": {"stages": ["parse"], "nonce": "2"}},
     "a reset without a nonce": {"spec__stages": _STAGES, "spec__reset": {"stages": ["parse"], "nonce": ""}},

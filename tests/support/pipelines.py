@@ -122,10 +122,16 @@ class PipelineLab:
     parallelism: int = 2
     #: What a person decides where the manifest says onCodeChange: Ask; of the code as it is when a run begins.
     approve: Choice | None = None
+    #: The name of the write, and of the one whose results it takes over.
+    name: str = "write"
+    inherit: str | None = None
     #: The machine that records attempts; in a cluster none is named.
     recorder: str = "here"
 
     def __post_init__(self) -> None:
+        if self.name != "write":
+            self.place.create(TABLE)
+            return
         GROUPS.clear()
         GROUPS.update(number % _KEYS for number in self.ids)
         VERSIONS.update(dict.fromkeys(STAGES, 1))
@@ -151,7 +157,12 @@ class PipelineLab:
         stages = [self._stage(number, name) for number, name in enumerate(STAGES)]
         checkpoint = {"uri": self.place.checkpoint_uri, "interval": "1h", "maximumRows": 2}
         return manifest_for(
-            self.place, self.folder / "in", stages=stages, checkpoint=checkpoint, **{"backoffLimit": 100, **reset, **self.more}
+            self.place,
+            self.folder / "in",
+            name=self.name,
+            stages=stages,
+            checkpoint=checkpoint,
+            **{"backoffLimit": 100, **reset, **({"inherit": self.inherit} if self.inherit is not None else {}), **self.more},
         )
 
     def _stage(self, number: int, name: str) -> dict[str, Any]:
@@ -224,7 +235,7 @@ class PipelineLab:
         assert isinstance(done.outcome, Finish), done.outcome
 
     def uid(self) -> str:
-        uid = writes.look_up_name(self.store, "default", "write")
+        uid = writes.look_up_name(self.store, "default", self.name)
         assert uid is not None
         return uid
 

@@ -13,8 +13,10 @@ from checkpoint_commit.catalogs.source_tables import open_source
 from checkpoint_commit.ports import Sink
 from checkpoint_commit.sinks.registry import open_sink
 from checkpoint_control.decision.actions import Wait
+from checkpoint_control.loop.looks import listing_of
 from checkpoint_control.loop.observing import Observer
 from checkpoint_control.loop.reconcile import Reconciler, Round
+from checkpoint_control.pipelines.inherited import parent_of
 from checkpoint_control.ports import Host, Write
 from checkpoint_control.writes.registration import registering
 from checkpoint_local.code import digests_with
@@ -92,6 +94,7 @@ def reconciler_for(
             sink or open_sink(manifest.spec.sink, place.settings),
             host,
             pin_source=open_source(manifest.spec.source, place.settings),
+            parent=parent_of(manifest.spec, store, metadata.namespace, place.settings, listing_of(manifest.spec, place.settings)),
         ),
         register=registering(store, uid, metadata.namespace, metadata.name, manifest.spec),
     )

@@ -23,6 +23,7 @@ from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_formats.rows.selecting import selection_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.ledger.epoch_index import index_of, of_the_source
 from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
@@ -208,6 +209,12 @@ def open_news(spec: Spec, settings: Settings, catalogs: CatalogBook | None = Non
         return chain.from_iterable(found)
 
     return list_news
+
+
+def listing_of(spec: Spec, settings: Settings, catalogs: CatalogBook | None = None) -> Callable[[], Iterator[FoundItem] | None]:
+    """Return what lists all that a manifest's source has, whatever epochs have taken."""
+    list_news = open_news(spec, settings, catalogs)
+    return lambda: list_news(TakenRecord(token=new_token(), epoch=0), Known(0))
 
 
 def _files(source: FilesSource, settings: Settings, known: Known, *, takes_replaced: bool) -> Iterator[FoundItem]:

@@ -23,6 +23,7 @@ from checkpoint_control.loop.drivers import KeptDrivers, Place, code_of_session,
 from checkpoint_control.loop.looks import Looks
 from checkpoint_control.loop.table_facts import observe_tables
 from checkpoint_control.pipelines.decisions import IN_WORDS
+from checkpoint_control.pipelines.inherited import Parent
 from checkpoint_control.pipelines.next_stage import NextStage
 from checkpoint_control.pipelines.results import digest_to_approve, redone_by_an_edit
 from checkpoint_control.ports import Drivers, Host, Write
@@ -71,6 +72,8 @@ class Observer:
     once_more_after: int | None = None
     #: What a person has decided, where the manifest says onCodeChange: Ask.
     approval: Approval | None = None
+    #: Whose results of stages are taken over, where the manifest names a write.
+    parent: Parent | None = None
     #: The stage that is observed, and who observes its epoch; None: an epoch itself is.
     _stage: Stage | None = None
     _epoch: Observer | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from checkpoint_commit.changes import changes_nothing
@@ -39,6 +39,7 @@ from checkpoint_control.loop.keys_objects import compacting
 from checkpoint_control.loop.observing import Observer, driver_of
 from checkpoint_control.loop.table_facts import refuse_own_outputs
 from checkpoint_control.pipelines.decisions import Decision
+from checkpoint_control.pipelines.inherited import Heir, take_over
 from checkpoint_control.pipelines.next_stage import NextStage, next_stage
 from checkpoint_control.pipelines.results import at_work
 from checkpoint_control.progress.tallies import Tallies
@@ -113,6 +114,8 @@ class Reconciler:
     #: What becomes of the stages of the current epoch, as was decided last.
     _decisions: tuple[Decision, ...] = ()
     _notes: tuple[str, ...] = ()
+    #: What was taken over from another write, and not told yet.
+    _taken_over: list[str] = field(default_factory=list)
     #: Of a stage: whether it still is what comes next, whatever was edited since it began.
     is_next: Callable[[], bool] = lambda: True
 
@@ -151,6 +154,8 @@ class Reconciler:
                 rest = (EndStage(self.current_ledger().key.stage),)
             else:
                 wanted = self._next_stage()
+                while wanted is not None and self._take_over(wanted):
+                    wanted = self._next_stage()
                 if wanted is not None and wanted.stage is None and wanted.identity != self.observer.write.stage:
                     self.observer.write = dataclasses.replace(self.observer.write, stage=wanted.identity)
                     return self._step()
@@ -161,7 +166,8 @@ class Reconciler:
                     if wanted.stage is not None:
                         rest = (dataclasses.replace(self.begin_stage(wanted.stage), is_before=True),)
         done = self._carry_out(Round(self.current_ledger().key, seen, rest))
-        return dataclasses.replace(done, actions=(*stops, *done.actions))
+        taken_over, self._taken_over = (*self._taken_over,), []
+        return dataclasses.replace(done, actions=(*stops, *done.actions), notes=(*taken_over, *done.notes))
 
     def begin_stage(self, stage: Stage) -> BeginStage:
         """Do the rounds of this stage from now on, until it is done."""
@@ -182,6 +188,19 @@ class Reconciler:
         wanted = next_stage(ledger, observer.write.spec, observer.digest_of, observer.pin_source)
         self._decisions = wanted.decisions
         return wanted
+
+    def _take_over(self, wanted: NextStage) -> bool:
+        """Take over what another write has of the next stage; return whether it had anything."""
+        observer, stage = self.observer, wanted.stage
+        if observer.parent is None or stage is None or stage.identity is None:
+            return False
+        self.register()
+        of_stage = observer.of_stage(stage)
+        heir = Heir(of_stage.current_ledger, stage.identity, of_stage.write.spec, of_stage.write.code_digest)
+        if not take_over(heir, observer.parent):
+            return False
+        self._taken_over.append(f"the stage {stage.identity.name} is taken over from {observer.parent.name}")
+        return True
 
     def _leave_behind(self, wanted: NextStage) -> None:
         """End what is at work on stages that are not to be done now. What it has sealed stays, should the edit be taken back."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final, Literal
 
 from pydantic import Field
 
 from checkpoint_control.decision.triggers import next_epoch
 from checkpoint_control.pipelines.decisions import Cause, Decision, What, decide_stages
+from checkpoint_control.pipelines.inherited import Parent
+from checkpoint_control.pipelines.inherited import foresee as foresee_inherited
 from checkpoint_control.pipelines.results import DigestOf, foresee, see_stages, wanted_stages
 from checkpoint_control.progress.epoch_progress import measure
 from checkpoint_control.progress.tallies import Tallies
@@ -19,8 +22,11 @@ from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.pipelines import parts_of
 from checkpoint_protocol.manifest.spec import CheckpointedWrite, Spec
-from checkpoint_protocol.records import HASH_ALGORITHM
+from checkpoint_protocol.records import HASH_ALGORITHM, InheritedRecord
 from checkpoint_protocol.store.object_store import ObjectStore
+
+#: Of a write that is not begun.
+_NOBODY: Final = "0" * 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +61,9 @@ class ShownStage(Shown):
     """What becomes of one stage, with those that are done together with it."""
 
     name: str
-    what: What = Field(
-        description="keep: it is done. continue: its rows that are left. begin: all of them. redo: all, once more."
+    what: What | Literal["inherit"] = Field(
+        description="keep: it is done. continue: its rows that are left. begin: all of them. redo: all, once more. inherit: what "
+        "another write has of it (spec.inherit), and then its rows that are left."
     )
     because: tuple[Cause, ...] = Field(description="What has changed, where it is done once more.")
     rows_done: int | None = Field(description="Rows that it has been through, of those that it reads; null where none counts.")
@@ -90,8 +97,13 @@ class ShownPlan(Shown):
     code: tuple[ShownCode, ...] = ()
 
 
-def plan_stages(manifest: CheckpointedWrite, store: ObjectStore | None, digest_of: DigestOf) -> ShownPlan:
-    """Return the plan. `store`: None where there is none yet. Raises CheckpointError where records cannot be read."""
+def plan_stages(
+    manifest: CheckpointedWrite, store: ObjectStore | None, digest_of: DigestOf, parent: Parent | None = None
+) -> ShownPlan:
+    """Return the plan. `store`: None where there is none yet. Raises CheckpointError where records cannot be read.
+
+    `parent`: the write whose results are taken over.
+    """
     metadata, spec = manifest.metadata, manifest.spec
     ledger, is_committed = _current(store, manifest) if store is not None else (None, False)
     if not spec.stages:
@@ -102,7 +114,21 @@ def plan_stages(manifest: CheckpointedWrite, store: ObjectStore | None, digest_o
         decisions = foresee(ledger, spec, digest_of)
     stages = _all_shown(ledger, spec, decisions) if not is_committed else ()
     epoch = ledger.key.epoch if ledger is not None else 1
+    if parent is not None and store is not None and not is_committed:
+        here = ledger or Ledger(store, EpochKey(_NOBODY, epoch))
+        inherited = foresee_inherited(here, spec, decisions, digest_of, parent)
+        stages = tuple(_as_inherited(here, one, inherited.get(one.name)) for one in stages)
     return ShownPlan(namespace=metadata.namespace, name=metadata.name, epoch=epoch, is_committed=is_committed, stages=stages)
+
+
+def _as_inherited(epoch: Ledger, stage: ShownStage, inherited: InheritedRecord | None) -> ShownStage:
+    if inherited is None:
+        return stage
+    theirs = replace(epoch, key=EpochKey(inherited.uid, 1, inherited.stage))
+    counted = (one.attempt for one in inherited.attempts if any(one.chain_lengths))
+    rows = sum(seal.rows_read for seal in theirs.chains.seals_so_far(counted))
+    left = 0 if inherited.is_done else _rows_left(theirs, rows)
+    return stage.model_copy(update={"what": "inherit", "rows_done": rows, "rows_left": left})
 
 
 def _decide(ledger: Ledger | None, manifest: CheckpointedWrite, digest_of: DigestOf) -> Decision:

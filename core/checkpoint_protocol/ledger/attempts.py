@@ -17,6 +17,7 @@ from checkpoint_protocol.records import (
     CommitRecord,
     DeletedRecord,
     FailureRecord,
+    InheritedRecord,
     LaunchRecord,
     OutputRecord,
     TargetRecord,
@@ -71,6 +72,13 @@ class Attempts:
 
     def read_closed(self, attempt: int) -> ClosedRecord | None:
         return self.records.read(self.records.at.closed(attempt), ClosedRecord)
+
+    def put_inherited(self, record: InheritedRecord) -> InheritedRecord:
+        """Fix what a stage takes over from another write, before any of it is copied."""
+        return self.records.put(self.records.at.inherited, record)
+
+    def read_inherited(self) -> InheritedRecord | None:
+        return self.records.read(self.records.at.inherited, InheritedRecord)
 
     def remove_memos(self, attempts: int) -> None:
         """Remove what the first so many attempts of a committed epoch have kept of calls on rows that they did not seal.

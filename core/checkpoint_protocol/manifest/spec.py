@@ -123,6 +123,12 @@ class Spec(Section):
         "edited, that stage and the stages after it are computed again; the stages before it keep their results.",
     )
     reset: ResetSpec | None = Field(default=None, description="Stages to compute again although nothing in them has changed.")
+    inherit: ObjectName | None = Field(
+        default=None,
+        exclude_if=lambda name: name is None,
+        description="The name of another write of the namespace, with the same checkpoint.uri. Results of its stages are taken "
+        "over, if they agree with this manifest in source, steps and code, and are not computed again.",
+    )
     code: Code = Field(default_factory=Code)
     sink: Sink
     checkpoint: CheckpointSpec
@@ -268,6 +274,17 @@ class Spec(Section):
             "there is no stage '{}'",
             "reset.stages",
             unless=f"!{is_given('reset')}",
+        ),
+        Rule(
+            f"!{is_given('inherit')} || self.stages.size() > 1",
+            "only results of stages are taken over, and that of the last one is in the table of the other write; divide the "
+            "steps into stages",
+            "inherit",
+        ),
+        Rule(
+            f"!{is_given('inherit')} || {is_given('files', 'self.source')} || {is_given('lance', 'self.source')}",
+            "inherit applies to source.files and source.lance; leave it out",
+            "inherit",
         ),
         *SPARK_RULES,
         Rule(
@@ -419,6 +436,7 @@ class Spec(Section):
             "source": self.source.identity,
             "sink": self.sink.identity,
             "checkpoint": {"uri": self.checkpoint.uri},
+            **({"inherit": self.inherit} if self.inherit is not None else {}),
         }
 
     @property

@@ -15,6 +15,8 @@ from checkpoint_protocol.records.attempts import (
     DrivenBy,
     FailureRecord,
     GivenUp,
+    InheritedAttempt,
+    InheritedRecord,
     LaunchRecord,
     OutputRecord,
     TargetRecord,

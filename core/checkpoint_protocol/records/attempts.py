@@ -20,6 +20,7 @@ from checkpoint_protocol.records.base import (
     Part,
     Record,
     Token,
+    Uid,
     later,
     without_surrogates,
 )
@@ -206,3 +207,29 @@ class ClosedRecord(Record):
         if sum(self.chain_lengths) > MAX_SEALS:
             raise ValueError(f"it counts {sum(self.chain_lengths):,} seals, and no attempt has more than {MAX_SEALS:,}")
         return self
+
+
+class InheritedAttempt(Part):
+    """An attempt of another write: of each task of its plan so many seals count here. None of one that does not count."""
+
+    attempt: Number
+    plan_token: Token | None
+    chain_lengths: Annotated[tuple[Count, ...], Field(max_length=MAX_TASKS)]
+
+
+class InheritedRecord(Record):
+    """What a stage takes over from the same stage of another write, in the first epoch of both.
+
+    `attempts` are all up to one. `stage` is the folder of the stage there. `is_done`: it is finished, so that this one is, too,
+    once all is copied.
+    """
+
+    #: A length for each of a million tasks.
+    most_bytes: ClassVar[int] = 32 << 20
+
+    kind: Literal["inherited"] = "inherited"
+    version: Literal[1] = 1
+    uid: Uid
+    stage: str
+    attempts: Annotated[tuple[InheritedAttempt, ...], Field(min_length=1)]
+    is_done: bool

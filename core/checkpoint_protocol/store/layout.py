@@ -13,6 +13,7 @@
     control/<uid>/<epoch>/deleted.json            the write was deleted in this epoch: no claim of it from here on is acted on
     control/<uid>/<epoch>/launch/<n>.json         what driver n is told
     control/<uid>/<epoch>/target/<n>.json         the table made for driver n's proposed output
+    control/<uid>/<epoch>/inherited.json          of a stage: what is taken over from another write
     control/<uid>/<epoch>/closed/<n>.json         the seals of attempt n that count
     control/<uid>/<epoch>/commit/claim-<i>.json   who may try to commit
     control/<uid>/<epoch>/commit/done.json        the commit record: the commit was seen in the table
@@ -224,6 +225,10 @@ class EpochLayout:
 
     def target(self, attempt: int) -> str:
         return f"{self.control}/target/{attempt}.json"
+
+    @property
+    def inherited(self) -> str:
+        return f"{self.control}/inherited.json"
 
     @property
     def closings(self) -> str:

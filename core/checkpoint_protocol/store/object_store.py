@@ -345,6 +345,14 @@ def open_raw_store(uri: str, storage: StorageSettings) -> obstore.store.ObjectSt
         raise NeedsChange(reasons.MANIFEST_INVALID, f"{uri} is not a store URI that can be used: {_gist(error)}") from error
 
 
+def copy_object(uri: str, storage: StorageSettings, path: str, other: str) -> None:
+    """Have the store at a URI copy an object to another path there, over what is there. Visible as a whole, or not at all."""
+    try:
+        obstore.copy(open_raw_store(uri, storage), path, other)
+    except (obstore_errors.BaseError, OSError) as error:
+        raise translate_store_error(error, f"{uri}/{path}", storage.place) from error
+
+
 def open_store(uri: str, storage: StorageSettings, memory: MemoryBudget | None = None) -> ObstoreStore:
     """Return the store at a checkpoint URI. `memory`: of the process, for what it reads; without it, as much as there is."""
     uri = uri.rstrip("/")

@@ -11,7 +11,9 @@ from rich.table import Table
 
 from checkpoint_control.code.archive import CodeArchive
 from checkpoint_control.code.digest import code_files
+from checkpoint_control.loop.looks import listing_of
 from checkpoint_control.pipelines.decisions import IN_WORDS
+from checkpoint_control.pipelines.inherited import parent_of
 from checkpoint_control.pipelines.results import spec_up_to
 from checkpoint_control.pipelines.shown import ShownCode, ShownPlan, ShownStage, is_of_a_cluster, plan_stages
 from checkpoint_control.views.inspection import open_existing
@@ -50,7 +52,7 @@ def plan_of(manifest: CheckpointedWrite, settings: Settings) -> ShownPlan:
     """Return what a run would do, and the files of the code."""
     spec, store = manifest.spec, open_existing(manifest.spec.checkpoint.uri, settings)
     if not is_of_a_cluster(manifest, store):
-        return _with_code(manifest, store, code_archive(spec, settings), None)
+        return _with_code(manifest, store, code_archive(spec, settings), None, settings)
     if spec.image is None or spec.code.config_map is not None:
         name, namespace = manifest.metadata.name, manifest.metadata.namespace
         unknown = "the image of its drivers" if spec.image is None else "the ConfigMap of its code"
@@ -59,13 +61,15 @@ def plan_of(manifest: CheckpointedWrite, settings: Settings) -> ShownPlan:
             f"{namespace}/{name} is at work in a cluster, and {unknown} is known there only; its plan is in the object's status: "
             f"kubectl get checkpointedwrite {name} -n {namespace} -o jsonpath='{{.status.stages}}'",
         )
-    return _with_code(manifest, store, code_archive(spec, settings), spec.image)
+    return _with_code(manifest, store, code_archive(spec, settings), spec.image, settings)
 
 
 def _with_code(
-    manifest: CheckpointedWrite, store: ObjectStore | None, archive: CodeArchive | None, image: str | None
+    manifest: CheckpointedWrite, store: ObjectStore | None, archive: CodeArchive | None, image: str | None, settings: Settings
 ) -> ShownPlan:
-    plan = plan_stages(manifest, store, digests_with(archive, image))
+    listing, scope = listing_of(manifest.spec, settings), manifest.metadata.namespace
+    parent = parent_of(manifest.spec, store, scope, settings, listing) if store is not None else None
+    plan = plan_stages(manifest, store, digests_with(archive, image), parent)
     spec, code = manifest.spec, []
     for part in parts_of(spec.stages) or (spec.last_part,):
         own = spec_up_to(spec, part) if spec.stages else spec

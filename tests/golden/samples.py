@@ -327,6 +327,21 @@ SAMPLES: Final[dict[str, Record]] = {
         arrow_schema=_SCHEMA,
         tables=(_PINNED,),
     ),
+    "input-iceberg-of-a-merge-that-rewrites": InputRecord(
+        token=_TOKEN,
+        files=(
+            SourceFile(
+                path="s3://lake/db/quelle/data/a.parquet",
+                etag="",
+                size_bytes=1000,
+                unit="rows",
+                end=500,
+                iceberg=IcebergSourceFile(spec_id=1, partition=(), deletes=(), first_row_id=7_000, sequence_number=3),
+            ),
+        ),
+        arrow_schema=_SCHEMA,
+        tables=(_PINNED,),
+    ),
     "input-kafka": InputRecord(
         token=_TOKEN,
         files=(

@@ -20,6 +20,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 
 from checkpoint_formats.iceberg.file_io import open_file_io
+from checkpoint_formats.iceberg.manifests_3 import LINEAGE, with_lineage
 from checkpoint_formats.iceberg.plan import columns_of, find_files
 from checkpoint_formats.iceberg.stager import IcebergStager
 from checkpoint_formats.merging.keys import Keys, Placed, PutPart, Wanted, make_keys
@@ -77,7 +78,7 @@ class IcebergMerge:
         since = self.merge.since
         condition = parse_where(keys.where) if keys.where is not None else None
         earlier = self.table.model_copy(update={"snapshot_id": since}) if since is not None else None
-        found = find_files(self.table, condition, self.storage, earlier, "Process")
+        found = find_files(self.table, condition, self.storage, earlier, "Process", with_row_ids=self.merge.rewrites)
         is_read_again = bool(keys.repeated) and since is None
         again = [as_source(file) for file in staged if isinstance(file, IcebergFile)] if is_read_again else []
         return (*found, *again)
@@ -154,11 +155,17 @@ class PositionDeletesStager:
 # Stage data files of an Iceberg table that take the place of old ones: with the rows of these that stay (copy-on-write).
 #
 # They are written under the schema that the old ones were read by, and say that they lie in the same partition of the same spec.
+# In format 3 their rows have the ids, and the sequence numbers of their last update, that they had before.
 
 
 def columns_of_rewrites(table: PinnedIceberg) -> pa.Schema:
     """Return all columns of a row, in the types in which they are written."""
-    return schema_to_pyarrow(Schema.model_validate_json(table.table_schema_json), include_field_ids=True)
+    return schema_to_pyarrow(_schema_of_rewrites(table), include_field_ids=True)
+
+
+def _schema_of_rewrites(table: PinnedIceberg) -> Schema:
+    schema = Schema.model_validate_json(table.table_schema_json)
+    return with_lineage(schema) if table.format_version >= 3 else schema
 
 
 @dataclass(slots=True)
@@ -183,7 +190,7 @@ class RewritesStager:
     def begin(self, table: PinnedIceberg, files: Iterable[SourceFile]) -> None:
         """Take down the table as it is read, and the files that are."""
         read = {
-            "table_schema_json": table.table_schema_json,
+            "table_schema_json": _schema_of_rewrites(table).model_dump_json(),
             "partition_spec_json": UNPARTITIONED_PARTITION_SPEC.model_dump_json(),
             "sort_order_json": None,
         }
@@ -215,7 +222,12 @@ class RewritesStager:
         assert self._files is not None
         known = self._files[path].iceberg
         assert known is not None
-        return file.model_copy(update={"spec_id": known.spec_id, "partition": known.partition})
+        # Of row lineage, which is in no schema of the table, nothing is said.
+        metrics = tuple(each for each in file.metrics if each[0] not in _LINEAGE_IDS)
+        return file.model_copy(update={"spec_id": known.spec_id, "partition": known.partition, "metrics": metrics})
+
+
+_LINEAGE_IDS: Final = frozenset(field.field_id for field in LINEAGE)
 
 
 def _path_of(batch: pa.RecordBatch) -> str:

@@ -34,6 +34,7 @@ from checkpoint_commit.iceberg.metadata.entries import partition_of
 from checkpoint_commit.iceberg.metadata.manifests import Removed, without, without_added, write_added
 from checkpoint_commit.iceberg.metadata.metadata_files import MetadataFile, put_all
 from checkpoint_commit.outcomes import Rejected
+from checkpoint_formats.iceberg.manifests_3 import referenced_data_file
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import new_token
@@ -176,8 +177,9 @@ class IcebergUpsert:
         """Give the manifests of the head, without the data files that were written anew."""
         for number, manifest in enumerate(version.manifests):
             kept = manifest
-            # Deletes of what is taken out apply to nothing any more: they may stay.
-            if self._rewritten and manifest.content == ManifestContent.DATA:
+            # Deletes of what is taken out apply to nothing any more: they may stay. Deletion vectors are of that file alone.
+            is_concerned = manifest.content == ManifestContent.DATA or version.metadata.format_version >= 3
+            if self._rewritten and is_concerned:
                 location = f"{stem}-r{number}.avro"
                 rest = without(manifest, version, self.snapshot_id, location, self._is_rewritten, self._removed)
                 if rest is not None:
@@ -186,7 +188,7 @@ class IcebergUpsert:
             yield kept
 
     def _is_rewritten(self, file: DataFile) -> bool:
-        return file.file_path in self._rewritten
+        return (referenced_data_file(file) or file.file_path) in self._rewritten
 
     def summary(self) -> Summary:
         counts = dict(self.staged.counts()) if self.adds_rows else {}

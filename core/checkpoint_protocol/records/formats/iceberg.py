@@ -20,12 +20,15 @@ class DeleteFile(Part):
 class IcebergSourceFile(Part):
     """What an Iceberg table knows of one of its data files.
 
-    `partition` has one value per field of the spec, in its order, in Iceberg's binary form.
+    `partition` has one value per field of the spec, in its order, in Iceberg's binary form. Where the rows are written anew, in
+    format 3: `first_row_id` is the id of the file's first row, and `sequence_number` is that of its data.
     """
 
     spec_id: int
     partition: tuple[Base64 | None, ...]
     deletes: tuple[DeleteFile, ...]
+    first_row_id: Count | None = later(None)
+    sequence_number: Count | None = later(None)
 
 
 class PinnedIceberg(Part):

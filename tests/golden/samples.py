@@ -818,6 +818,21 @@ SAMPLES: Final[dict[str, Record]] = {
             )
         }
     ),
+    "seal-of-a-merge-with-deletion-vectors": _SEAL.model_copy(
+        update={
+            "files": (
+                IcebergDeletes(
+                    path="/lake/flüge/data/cw-0123456789abcdef/1-1-0-0123456789abcdef0123456789abcdef-deletes.puffin",
+                    size_bytes=400,
+                    rows=7,
+                    data_file="/lake/flüge/data/0.parquet",
+                    content_offset=4,
+                    content_size_bytes=50,
+                    cardinality=9,
+                ),
+            )
+        }
+    ),
     "seal-of-a-merge-lance": _SEAL.model_copy(
         update={
             "files": (

@@ -95,12 +95,7 @@ def _why_not_upserted(operation: Upsert | Merge, metadata: TableMetadata) -> str
             "has format version 1, which has no deletes of rows, and sink.mode: Upsert makes some: upgrade it to version 2 "
             "(ALTER TABLE ... SET TBLPROPERTIES ('format-version' = '2') in Spark), or append"
         )
-    if metadata.format_version > 2 and name is None:
-        return (
-            "has format version 3, whose deletion vectors sink.mode: Upsert does not write: set its property write.merge.mode to "
-            "copy-on-write, append, or upsert into a table of version 2"
-        )
-    if metadata.format_version > 2 and (taken := _LINEAGE & set(metadata.schema().column_names)):
+    if metadata.format_version > 2 and name is not None and (taken := _LINEAGE & set(metadata.schema().column_names)):
         return (
             f"has the column {min(taken)!r}, whose name is that of a column of row lineage in format version 3, which "
             "sink.mode: Upsert writes beside it: rename the column"

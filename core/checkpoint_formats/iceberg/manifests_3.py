@@ -32,6 +32,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import StructProtocol
 from pyiceberg.types import LongType, NestedField
 
+from checkpoint_formats.iceberg.deletion_vectors import BlobPlace
 from checkpoint_formats.iceberg.file_io import CheckedFileIO
 
 #: The column of a position delete file that names the data file.
@@ -41,6 +42,8 @@ _OF_LIST: Final = [field.name for field in MANIFEST_LIST_FILE_SCHEMAS[3].fields]
 _OF_FILE: Final = [field.name for field in DATA_FILE_TYPE[3].fields]
 _FIRST_ROW_ID: Final = _OF_FILE.index("first_row_id")
 _REFERENCED: Final = _OF_FILE.index("referenced_data_file")
+_CONTENT_OFFSET: Final = _OF_FILE.index("content_offset")
+_CONTENT_SIZE: Final = _OF_FILE.index("content_size_in_bytes")
 _BOUNDS: Final = (_OF_FILE.index("lower_bounds"), _OF_FILE.index("upper_bounds"))
 
 # Columns of a data file whose rows were in another one before. Where they have no value, the data file's entry says it.
@@ -109,6 +112,13 @@ def referenced_data_file(file: DataFile) -> str | None:
     is_vector = file.file_format == FileFormat.PUFFIN and len(file) > _REFERENCED
     found: str | None = file[_REFERENCED] if is_vector else None
     return found
+
+
+def blob_place_of(file: DataFile) -> BlobPlace | None:
+    """Return where a deletion vector lies in its Puffin file; None for other files."""
+    if referenced_data_file(file) is None:
+        return None
+    return BlobPlace(file[_CONTENT_OFFSET], file[_CONTENT_SIZE])
 
 
 def with_lineage(schema: Schema) -> Schema:

@@ -19,9 +19,12 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 
+from checkpoint_formats.files.source_files import SourceFiles
+from checkpoint_formats.iceberg.deletion_vectors import as_bitmap, puffin_of
 from checkpoint_formats.iceberg.file_io import open_file_io
 from checkpoint_formats.iceberg.manifests_3 import LINEAGE, with_lineage
 from checkpoint_formats.iceberg.plan import columns_of, find_files
+from checkpoint_formats.iceberg.reader import IcebergReader
 from checkpoint_formats.iceberg.stager import IcebergStager
 from checkpoint_formats.merging.keys import Keys, Placed, PutPart, Wanted, make_keys
 from checkpoint_formats.merging.reading import DELETED_ROWS, Positions, by_path, numbers_of, whole
@@ -90,7 +93,7 @@ def as_source(file: IcebergFile) -> SourceFile:
     return SourceFile(path=file.path, etag="", size_bytes=file.size_bytes, unit="rows", end=file.rows, iceberg=known)
 
 
-# Stage position deletes of an Iceberg table: Parquet files that say which rows of one data file are deleted.
+# Stage deletes of rows of an Iceberg table: position delete files, or deletion vectors in format 3, each of one data file.
 #
 # Source of the rules: the Iceberg table specification (position delete files): reserved field ids, rows by path and position.
 
@@ -108,16 +111,28 @@ _ROW_GROUP_ROWS: Final = 1 << 20
 
 
 class PositionDeletesStager:
-    """Writes one file for each data file that a segment deletes rows of. A Stager."""
+    """Writes one file for each data file that a segment deletes rows of. A Stager.
+
+    Nothing can be staged before `begin` has told what is read.
+    """
 
     def __init__(self, target: IcebergTarget, key: EpochKey, label: str, storage: StorageSettings) -> None:
         self._folder = f"{target.data_location.rstrip('/')}/{STAGED_FOLDER_PREFIX}{key.uid}"
         self._label = f"{key.epoch}-{label}"
         self._io = open_file_io(target.data_location, storage, most_metadata_bytes=None)
+        self._storage = storage
+        self._reader: IcebergReader | None = None
+        self._files: dict[str, SourceFile] = {}
 
     @property
     def arrow_schema(self) -> pa.Schema:
         return DELETED_ROWS
+
+    def begin(self, table: PinnedIceberg, files: Iterable[SourceFile]) -> None:
+        """Take down the table as it is read, and the files that are: a deletion vector has their deletes, too."""
+        if table.format_version >= 3:
+            self._reader = IcebergReader(table, SourceFiles(self._storage), None)
+            self._files = {file.path: file for file in files}
 
     def stage(self, batches: Iterator[pa.RecordBatch]) -> tuple[IcebergDeletes, ...]:
         """Write what the batches name; files are whole in the store when this returns."""
@@ -140,6 +155,8 @@ class PositionDeletesStager:
 
     def _write(self, data_file: str, parts: list[Positions]) -> IcebergDeletes:
         positions = np.concatenate(parts)
+        if self._reader is not None:
+            return self._write_vector(data_file, positions, self._reader)
         positions.sort()
         paths = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(positions), np.int32)), pa.array([data_file]))
         rows = pa.table([paths, pa.array(positions)], schema=_STORED)
@@ -150,6 +167,25 @@ class PositionDeletesStager:
             )
             size_bytes = stream.tell()
         return IcebergDeletes(path=path, size_bytes=size_bytes, rows=len(positions), data_file=data_file)
+
+    def _write_vector(self, data_file: str, positions: Positions, reader: IcebergReader) -> IcebergDeletes:
+        rows = as_bitmap(positions)
+        known = self._files.get(data_file)  # None: a staged file, which has no deletes
+        if known is not None and (deleted := reader.deleted_rows(known)) is not None:
+            rows |= as_bitmap(deleted)
+        data, places = puffin_of({data_file: rows})
+        path = f"{self._folder}/{self._label}-{new_token()}-deletes.puffin"
+        with self._io.new_output(path).create() as stream:
+            stream.write(data)
+        return IcebergDeletes(
+            path=path,
+            size_bytes=len(data),
+            rows=len(positions),
+            data_file=data_file,
+            content_offset=places[data_file].offset,
+            content_size_bytes=places[data_file].length,
+            cardinality=len(rows),
+        )
 
 
 # Stage data files of an Iceberg table that take the place of old ones: with the rows of these that stay (copy-on-write).

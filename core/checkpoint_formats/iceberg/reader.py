@@ -102,7 +102,7 @@ class IcebergReader:
         if piece.start == piece.end:
             yield empty_chunk(piece, schema)
             return
-        deleted = self._deletes_of(file)
+        deleted = self.deleted_rows(file)
         with (
             self._reading(file),
             self._files.open_arrow(file.path) as opened,
@@ -154,7 +154,7 @@ class IcebergReader:
 
     # --- deletes --------------------------------------------------------------------------------------------------------------
 
-    def _deletes_of(self, file: SourceFile) -> np.ndarray[Any, Any] | None:
+    def deleted_rows(self, file: SourceFile) -> np.ndarray[Any, Any] | None:
         """Return the numbers of the file's deleted rows, rising; None if there are none."""
         assert file.iceberg is not None
         found = [part for delete in file.iceberg.deletes if (part := self._read_deletes(delete).get(file.path)) is not None]

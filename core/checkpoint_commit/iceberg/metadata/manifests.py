@@ -34,7 +34,7 @@ from pyiceberg.typedef import TableVersion as FormatVersion
 
 from checkpoint_commit.iceberg.changes.change import TableVersion
 from checkpoint_commit.iceberg.metadata.metadata_files import MetadataFile
-from checkpoint_formats.iceberg.manifests_3 import read_entries
+from checkpoint_formats.iceberg.manifests_3 import blob_place_of, read_entries
 
 _COMPRESSION: Final = "deflate"
 
@@ -53,7 +53,8 @@ class Removed:
     equality_deletes: int = 0
 
     def add(self, file: DataFile) -> None:
-        self.size_bytes += file.file_size_in_bytes
+        place = blob_place_of(file)
+        self.size_bytes += file.file_size_in_bytes if place is None else place.length
         match file.content:
             case DataFileContent.DATA:
                 self.data_files += 1

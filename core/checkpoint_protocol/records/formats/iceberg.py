@@ -162,13 +162,20 @@ class IcebergFile(Part):
 
 
 class IcebergDeletes(Part):
-    """A staged file that says which rows of one data file are deleted, by their positions: each once, rising."""
+    """A staged file that says which rows of one data file are deleted, by their positions: each once, rising.
+
+    Where it is a Puffin file: a deletion vector, at that offset and of that size in bytes. Beside those `rows` it has the rows
+    that were deleted before: `cardinality` in all.
+    """
 
     format: Literal["iceberg-deletes"] = "iceberg-deletes"
     path: str
     size_bytes: Count
     rows: Count
     data_file: str
+    content_offset: Count | None = later(None)
+    content_size_bytes: Count | None = later(None)
+    cardinality: Count | None = later(None)
 
     @property
     def paths(self) -> tuple[str, ...]:

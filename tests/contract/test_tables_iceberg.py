@@ -46,12 +46,12 @@ from checkpoint_commit.catalogs.source_tables import load_source
 from checkpoint_commit.changes import StagedChange
 from checkpoint_commit.iceberg import commit as iceberg
 from checkpoint_commit.iceberg.commit import IcebergState, IcebergTable
-from checkpoint_commit.iceberg.metadata.metadata_files import read_with_row_ids
 from checkpoint_commit.iceberg.table import PyicebergTable
 from checkpoint_commit.outcomes import CommitBlocked, Committed, Landed, Refused, Rejected
 from checkpoint_commit.sinks.registry import format_of
 from checkpoint_commit.staged_files import sizes_in
 from checkpoint_formats.iceberg.file_io import open_file_io
+from checkpoint_formats.iceberg.manifests_3 import read_manifests
 from checkpoint_formats.iceberg.stager import IcebergStager
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
@@ -898,7 +898,7 @@ def first_row_ids(world: RealWorld) -> list[tuple[int, int | None]]:
     table = world.place.table()
     head = table.current_snapshot()
     assert head is not None
-    manifests = read_with_row_ids(head, open_file_io(table.metadata_location, world.place.settings, None))
+    manifests = read_manifests(head, open_file_io(table.metadata_location, world.place.settings, None))
     return [((each.added_rows_count or 0) + (each.existing_rows_count or 0), each[15]) for each in manifests]
 
 

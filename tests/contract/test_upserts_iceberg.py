@@ -45,9 +45,19 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.store.object_store import open_store
-from devtools.rest_catalog import RestCatalog
 from tests.support.direct_drivers import DirectDrivers
-from tests.support.iceberg_upserts import BY_TEXT, DELETE, IGNORE, WAYS, Row, World, rows_of, stages_of, step_until, those
+from tests.support.iceberg_upserts import (
+    BY_TEXT,
+    DELETE,
+    IGNORE,
+    WAYS,
+    Row,
+    World,
+    rows_of,
+    stages_of,
+    step_until,
+    those,
+)
 from tests.support.places import IcebergPlace, on_disk, on_s3
 from tests.support.position_deletes import delete_first_row
 from tests.support.slow import slow_except
@@ -408,26 +418,6 @@ def test_a_mode_that_does_not_concern_the_upsert_is_in_nobodys_way(bare: World, 
     bare.upsert(rows_of([(1, "new")]), sink=sink)
 
     assert bare.rows() == ([(2, "old")] if sink else [(1, "new"), (2, "old")])
-
-
-def test_a_table_of_format_version_3_is_refused_by_name_also_where_rows_can_be_appended(
-    tmp_path: Path, rest_catalog: RestCatalog
-) -> None:
-    place = on_disk(tmp_path, "iceberg", rest_catalog)
-    assert isinstance(place, IcebergPlace)
-    world = World(place, tmp_path / "input")
-    world.create(properties={"format-version": "3"})
-    append = world.manifest(rows_of([(1, "old")]), sink={"mode": "Append", "upsertKeys": None})
-    assert isinstance(drive(reconciler_for(append, place)).outcome, Finish)
-
-    done = drive(world.begin(rows_of([(1, "new")])))
-
-    assert isinstance(done.outcome, Stall)
-    assert done.outcome.reason == reasons.TABLE_UNSUPPORTED
-    assert f"the table {place.catalog}.{place.name} has format version 3, whose deletion vectors" in done.outcome.message
-    assert "sink.mode: Upsert does not write" in done.outcome.message
-    assert "append, or upsert into a table of version 2" in done.outcome.message
-    assert world.rows() == [(1, "old")]
 
 
 @pytest.mark.parametrize(

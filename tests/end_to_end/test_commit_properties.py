@@ -20,10 +20,10 @@ from checkpoint_protocol.records import Base, ClaimRecord, IcebergBase, LanceBas
 from checkpoint_protocol.store.object_store import open_store
 from devtools.rest_catalog import RestCatalog
 from tests.end_to_end.test_documented_blocks import fenced
-from tests.end_to_end.test_overwrites_by_spark import Spark
 from tests.end_to_end.test_overwrites_by_spark import spark as spark  # the fixture
 from tests.support import vectors
 from tests.support.places import IcebergPlace, LancePlace, Place, on_disk
+from tests.support.spark_sql import Spark
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of, write_inputs
 
 PAGE: Final = "docs/reference/commit-properties.md"

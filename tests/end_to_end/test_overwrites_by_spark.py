@@ -4,12 +4,7 @@ pyiceberg. One session of Spark, which is asked before and after.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,28 +15,12 @@ import pytest
 
 from checkpoint_control.decision.actions import Finish
 from devtools.rest_catalog import RestCatalog
-from devtools.spark_iceberg import iceberg_spark_runtime
 from tests.end_to_end.test_read_back import load_duckdb_extensions
 from tests.support.places import IcebergPlace, on_disk
-from tests.support.waiting import patience
+from tests.support.spark_sql import Spark, open_spark
 from tests.support.writes import drive, manifest_for, reconciler_for
 
 pytestmark = pytest.mark.spark
-
-SPARK = """
-import json, sys
-from pyspark.sql import SparkSession
-jar, uri = sys.argv[1:]
-spark = (SparkSession.builder.master("local[1]").config("spark.jars", jar).config("spark.ui.enabled", "false")
-    .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
-    .config("spark.sql.catalog.r", "org.apache.iceberg.spark.SparkCatalog").config("spark.sql.catalog.r.type", "rest")
-    .config("spark.sql.catalog.r.uri", uri).config("spark.sql.catalog.r.cache-enabled", "false")
-    .config("spark.sql.shuffle.partitions", "1")
-    .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1").getOrCreate())
-for line in sys.stdin:
-    print(json.dumps([tuple(row) for row in spark.sql(json.loads(line)).collect()], default=str), flush=True)
-spark.stop()
-"""
 
 Row = tuple[int, str]
 THERE: list[Row] = [(1, "DE"), (2, "DE"), (3, "FR"), (4, "FR"), (5, "IT"), (6, "IT")]
@@ -52,38 +31,10 @@ ALL, WHERE = {"mode": "OverwriteAll"}, {"mode": "OverwriteWhere", "where": "coun
 PARTITIONS = {"mode": "OverwritePartitions"}
 
 
-@dataclass
-class Spark:
-    """A session that answers SQL."""
-
-    process: subprocess.Popen[str]
-
-    def rows(self, sql: str) -> list[list[Any]]:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(f"{json.dumps(sql)}\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        assert line, sql
-        found: list[list[Any]] = json.loads(line)
-        return found
-
-
 @pytest.fixture
 def spark(rest_catalog: RestCatalog, tmp_path: Path) -> Iterator[Spark]:
-    with (tmp_path / "spark.log").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-c", SPARK, str(iceberg_spark_runtime()), rest_catalog.uri],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
-        )
-        try:
-            yield Spark(process)
-        finally:
-            process.communicate(timeout=patience(60))
+    with open_spark(rest_catalog.uri, tmp_path / "spark.log") as opened:
+        yield opened
 
 
 def make(place: IcebergPlace, spark: Spark, name: str, version: int) -> IcebergPlace:

@@ -19,12 +19,14 @@ from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.store.object_store import open_store
 from checkpoint_protocol.writes import list_stages
+from devtools.rest_catalog import RestCatalog
 from devtools.spark_iceberg import iceberg_spark_runtime
 from tests.end_to_end.test_read_back import SPARK_READER, load_duckdb_extensions
 from tests.support.command_line import CommandLine, driver_of, kill, wait_for_end
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.driver_threads import Killed
+from tests.support.format_3 import on_rest
 from tests.support.places import IcebergPlace, on_disk
 from tests.support.slow import slow_except
 from tests.support.waiting import patience, until
@@ -41,9 +43,9 @@ def rows_of(numbers: range, text: str) -> pa.Table:
     return pa.table([list(numbers), [text] * len(numbers)], schema=SCHEMA)
 
 
-def make(folder: Path, way: str) -> IcebergPlace:
-    """Return a table of 30 old rows in three files."""
-    made = on_disk(folder, "iceberg")
+def make(folder: Path, way: str, catalog: RestCatalog | None = None) -> IcebergPlace:
+    """Return a table of 30 old rows in three files: of format 3 if a REST catalog is given."""
+    made = on_disk(folder, "iceberg") if catalog is None else on_rest(folder, catalog)
     assert isinstance(made, IcebergPlace)
     made.create(SCHEMA)
     with made.table().transaction() as transaction:
@@ -86,15 +88,19 @@ def run_until_death(place: IcebergPlace, source: Path, effects: Effects) -> bool
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
-def test_a_death_around_each_effect_of_the_runner_leaves_one_upsert_with_every_key_once(tmp_path: Path, way: str) -> None:
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_death_around_each_effect_of_the_runner_leaves_one_upsert_with_every_key_once(
+    tmp_path: Path, request: pytest.FixtureRequest, way: str, version: int
+) -> None:
+    catalog = request.getfixturevalue("rest_catalog") if version == 3 else None
     source, effects = write_input(tmp_path / "in"), Effects()
-    assert not run_until_death(make(tmp_path / "clean", way), source, effects)
+    assert not run_until_death(make(tmp_path / "clean", way, catalog), source, effects)
     assert "swap" in effects.names
     assert any(f"/stages/{STAGES[way]}-" in name for name in effects.names)
 
     for point, name in enumerate(effects.names):
         for after in (False, True):
-            place = make(tmp_path / f"{point}-{after}", way)
+            place = make(tmp_path / f"{point}-{after}", way, catalog)
             assert run_until_death(place, source, Effects(point, after)), (name, after)
 
             ended = drive(reconciler_for(manifest_for(place, source, sink=UPSERT), place))
@@ -105,8 +111,12 @@ def test_a_death_around_each_effect_of_the_runner_leaves_one_upsert_with_every_k
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_drivers_that_die_before_each_task_of_the_merge_leave_every_key_once(tmp_path: Path, way: str) -> None:
-    place, source = make(tmp_path / "place", way), write_input(tmp_path / "in")
+@pytest.mark.parametrize("version", [2, 3])
+def test_drivers_that_die_before_each_task_of_the_merge_leave_every_key_once(
+    tmp_path: Path, request: pytest.FixtureRequest, way: str, version: int
+) -> None:
+    catalog = request.getfixturevalue("rest_catalog") if version == 3 else None
+    place, source = make(tmp_path / "place", way, catalog), write_input(tmp_path / "in")
     manifest = manifest_for(place, source, sink=UPSERT)
     store = open_store(place.checkpoint_uri, place.settings)
     drivers = DirectDrivers(store, place.settings)

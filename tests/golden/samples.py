@@ -330,6 +330,21 @@ SAMPLES: Final[dict[str, Record]] = {
         arrow_schema=_SCHEMA,
         tables=(_PINNED,),
     ),
+    "input-iceberg-of-a-merge-that-rewrites": InputRecord(
+        token=_TOKEN,
+        files=(
+            SourceFile(
+                path="s3://lake/db/quelle/data/a.parquet",
+                etag="",
+                size_bytes=1000,
+                unit="rows",
+                end=500,
+                iceberg=IcebergSourceFile(spec_id=1, partition=(), deletes=(), first_row_id=7_000, sequence_number=3),
+            ),
+        ),
+        arrow_schema=_SCHEMA,
+        tables=(_PINNED,),
+    ),
     "input-kafka": InputRecord(
         token=_TOKEN,
         files=(
@@ -828,6 +843,21 @@ SAMPLES: Final[dict[str, Record]] = {
                     size_bytes=1234,
                     rows=7,
                     data_file="/lake/flüge/data/0.parquet",
+                ),
+            )
+        }
+    ),
+    "seal-of-a-merge-with-deletion-vectors": _SEAL.model_copy(
+        update={
+            "files": (
+                IcebergDeletes(
+                    path="/lake/flüge/data/cw-0123456789abcdef/1-1-0-0123456789abcdef0123456789abcdef-deletes.puffin",
+                    size_bytes=400,
+                    rows=7,
+                    data_file="/lake/flüge/data/0.parquet",
+                    content_offset=4,
+                    content_size_bytes=50,
+                    cardinality=9,
                 ),
             )
         }

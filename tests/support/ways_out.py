@@ -841,8 +841,11 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "in which rows cannot be put: {}; replace it (WRITE UNORDERED in Spark)",
         "of which no values can be made: {}; replace that partition field",
     ),
-    "unit/commit/test_ways_out.py::test_a_table_of_format_3_is_appended_to_and_one_of_format_2_upserted": (
-        "rows can be appended to it, and not replaced by key; append, or upsert into a table of version 2",
+    "contract/test_upserts_iceberg_format_3.py::test_a_broken_vector_of_others_stops_the_write_until_the_table_is_rolled_back": (
+        "cannot be read: {}; roll the table {} back to a snapshot that can be read",
+    ),
+    "contract/test_upserts_iceberg_format_3.py::test_a_table_with_a_column_that_has_the_name_of_one_of_row_lineage_is_refused": (
+        "which sink.mode: Upsert writes beside it: rename the column",
     ),
     "unit/commit/test_ways_out.py::test_another_column_that_is_named_as_the_message_says_is_a_key": (
         "there is no column {} (there are {}); correct it",

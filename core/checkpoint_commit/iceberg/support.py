@@ -32,6 +32,7 @@ from pyiceberg.types import (
 )
 
 from checkpoint_commit.catalogs.named import CLASS_PROPERTIES
+from checkpoint_formats.iceberg.manifests_3 import LINEAGE
 from checkpoint_formats.iceberg.writing import write_properties
 from checkpoint_formats.iceberg.writing.transforms import source_type, why_not_computed, why_not_sorted
 from checkpoint_formats.iceberg.writing.write_properties import WriteProperties
@@ -43,6 +44,7 @@ _KEYS: Final = (
     *(TimestamptzType, UUIDType),
 )
 _UNWRITTEN: Final = (UnknownType, GeometryType, GeographyType)
+_LINEAGE: Final = frozenset(field.name for field in LINEAGE)
 
 
 def why_not_committed(metadata: TableMetadata, catalog: Catalog) -> str | None:
@@ -93,10 +95,10 @@ def _why_not_upserted(operation: Upsert | Merge, metadata: TableMetadata) -> str
             "has format version 1, which has no deletes of rows, and sink.mode: Upsert makes some: upgrade it to version 2 "
             "(ALTER TABLE ... SET TBLPROPERTIES ('format-version' = '2') in Spark), or append"
         )
-    if metadata.format_version > 2:
+    if metadata.format_version > 2 and name is not None and (taken := _LINEAGE & set(metadata.schema().column_names)):
         return (
-            "has format version 3, whose deletion vectors sink.mode: Upsert does not write: rows can be appended to it, and not "
-            "replaced by key; append, or upsert into a table of version 2"
+            f"has the column {min(taken)!r}, whose name is that of a column of row lineage in format version 3, which "
+            "sink.mode: Upsert writes beside it: rename the column"
         )
     if name is not None and operation.when_matched == "Ignore":
         return (

@@ -19,8 +19,12 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 
+from checkpoint_formats.files.source_files import SourceFiles
+from checkpoint_formats.iceberg.deletion_vectors import as_bitmap, puffin_of
 from checkpoint_formats.iceberg.file_io import open_file_io
+from checkpoint_formats.iceberg.manifests_3 import LINEAGE, with_lineage
 from checkpoint_formats.iceberg.plan import columns_of, find_files
+from checkpoint_formats.iceberg.reader import IcebergReader
 from checkpoint_formats.iceberg.stager import IcebergStager
 from checkpoint_formats.merging.keys import Keys, Placed, PutPart, Wanted, make_keys
 from checkpoint_formats.merging.reading import DELETED_ROWS, Positions, by_path, numbers_of, whole
@@ -77,7 +81,7 @@ class IcebergMerge:
         since = self.merge.since
         condition = parse_where(keys.where) if keys.where is not None else None
         earlier = self.table.model_copy(update={"snapshot_id": since}) if since is not None else None
-        found = find_files(self.table, condition, self.storage, earlier, "Process")
+        found = find_files(self.table, condition, self.storage, earlier, "Process", with_row_ids=self.merge.rewrites)
         is_read_again = bool(keys.repeated) and since is None
         again = [as_source(file) for file in staged if isinstance(file, IcebergFile)] if is_read_again else []
         return (*found, *again)
@@ -89,7 +93,7 @@ def as_source(file: IcebergFile) -> SourceFile:
     return SourceFile(path=file.path, etag="", size_bytes=file.size_bytes, unit="rows", end=file.rows, iceberg=known)
 
 
-# Stage position deletes of an Iceberg table: Parquet files that say which rows of one data file are deleted.
+# Stage deletes of rows of an Iceberg table: position delete files, or deletion vectors in format 3, each of one data file.
 #
 # Source of the rules: the Iceberg table specification (position delete files): reserved field ids, rows by path and position.
 
@@ -107,16 +111,28 @@ _ROW_GROUP_ROWS: Final = 1 << 20
 
 
 class PositionDeletesStager:
-    """Writes one file for each data file that a segment deletes rows of. A Stager."""
+    """Writes one file for each data file that a segment deletes rows of. A Stager.
+
+    Nothing can be staged before `begin` has told what is read.
+    """
 
     def __init__(self, target: IcebergTarget, key: EpochKey, label: str, storage: StorageSettings) -> None:
         self._folder = f"{target.data_location.rstrip('/')}/{STAGED_FOLDER_PREFIX}{key.uid}"
         self._label = f"{key.epoch}-{label}"
         self._io = open_file_io(target.data_location, storage, most_metadata_bytes=None)
+        self._storage = storage
+        self._reader: IcebergReader | None = None
+        self._files: dict[str, SourceFile] = {}
 
     @property
     def arrow_schema(self) -> pa.Schema:
         return DELETED_ROWS
+
+    def begin(self, table: PinnedIceberg, files: Iterable[SourceFile]) -> None:
+        """Take down the table as it is read, and the files that are: a deletion vector has their deletes, too."""
+        if table.format_version >= 3:
+            self._reader = IcebergReader(table, SourceFiles(self._storage), None)
+            self._files = {file.path: file for file in files}
 
     def stage(self, batches: Iterator[pa.RecordBatch]) -> tuple[IcebergDeletes, ...]:
         """Write what the batches name; files are whole in the store when this returns."""
@@ -139,6 +155,8 @@ class PositionDeletesStager:
 
     def _write(self, data_file: str, parts: list[Positions]) -> IcebergDeletes:
         positions = np.concatenate(parts)
+        if self._reader is not None:
+            return self._write_vector(data_file, positions, self._reader)
         positions.sort()
         paths = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(positions), np.int32)), pa.array([data_file]))
         rows = pa.table([paths, pa.array(positions)], schema=_STORED)
@@ -150,15 +168,40 @@ class PositionDeletesStager:
             size_bytes = stream.tell()
         return IcebergDeletes(path=path, size_bytes=size_bytes, rows=len(positions), data_file=data_file)
 
+    def _write_vector(self, data_file: str, positions: Positions, reader: IcebergReader) -> IcebergDeletes:
+        rows = as_bitmap(positions)
+        known = self._files.get(data_file)  # None: a staged file, which has no deletes
+        if known is not None and (deleted := reader.deleted_rows(known)) is not None:
+            rows |= as_bitmap(deleted)
+        data, places = puffin_of({data_file: rows})
+        path = f"{self._folder}/{self._label}-{new_token()}-deletes.puffin"
+        with self._io.new_output(path).create() as stream:
+            stream.write(data)
+        return IcebergDeletes(
+            path=path,
+            size_bytes=len(data),
+            rows=len(positions),
+            data_file=data_file,
+            content_offset=places[data_file].offset,
+            content_size_bytes=places[data_file].length,
+            cardinality=len(rows),
+        )
+
 
 # Stage data files of an Iceberg table that take the place of old ones: with the rows of these that stay (copy-on-write).
 #
 # They are written under the schema that the old ones were read by, and say that they lie in the same partition of the same spec.
+# In format 3 their rows have the ids, and the sequence numbers of their last update, that they had before.
 
 
 def columns_of_rewrites(table: PinnedIceberg) -> pa.Schema:
     """Return all columns of a row, in the types in which they are written."""
-    return schema_to_pyarrow(Schema.model_validate_json(table.table_schema_json), include_field_ids=True)
+    return schema_to_pyarrow(_schema_of_rewrites(table), include_field_ids=True)
+
+
+def _schema_of_rewrites(table: PinnedIceberg) -> Schema:
+    schema = Schema.model_validate_json(table.table_schema_json)
+    return with_lineage(schema) if table.format_version >= 3 else schema
 
 
 @dataclass(slots=True)
@@ -183,7 +226,7 @@ class RewritesStager:
     def begin(self, table: PinnedIceberg, files: Iterable[SourceFile]) -> None:
         """Take down the table as it is read, and the files that are."""
         read = {
-            "table_schema_json": table.table_schema_json,
+            "table_schema_json": _schema_of_rewrites(table).model_dump_json(),
             "partition_spec_json": UNPARTITIONED_PARTITION_SPEC.model_dump_json(),
             "sort_order_json": None,
         }
@@ -215,7 +258,12 @@ class RewritesStager:
         assert self._files is not None
         known = self._files[path].iceberg
         assert known is not None
-        return file.model_copy(update={"spec_id": known.spec_id, "partition": known.partition})
+        # Of row lineage, which is in no schema of the table, nothing is said.
+        metrics = tuple(each for each in file.metrics if each[0] not in _LINEAGE_IDS)
+        return file.model_copy(update={"spec_id": known.spec_id, "partition": known.partition, "metrics": metrics})
+
+
+_LINEAGE_IDS: Final = frozenset(field.field_id for field in LINEAGE)
 
 
 def _path_of(batch: pa.RecordBatch) -> str:

@@ -28,6 +28,7 @@ from pyiceberg.types import UnknownType
 
 from checkpoint_formats.failures import moved
 from checkpoint_formats.iceberg.file_io import manifests_of, open_file_io
+from checkpoint_formats.iceberg.manifests_3 import first_row_id_of_file, read_manifests
 from checkpoint_formats.port import Described
 from checkpoint_formats.rows.plain_types import plain_schema
 from checkpoint_formats.rows.where import Filter
@@ -59,6 +60,8 @@ def find_files(
     storage: StorageSettings,
     earlier: PinnedIceberg | None,
     on_replaced: str,
+    *,
+    with_row_ids: bool = False,
 ) -> tuple[SourceFile, ...]:
     """Return the data files whose rows the epoch takes, sorted by path.
 
@@ -66,10 +69,12 @@ def find_files(
     does not matter. NeedsChange(SourceChanged) if more happened, unless `on_replaced` says what to do: Skip takes what was
     appended, as it was appended, and passes over all other snapshots; Process takes each data file that the table has now and had
     not then.
+
+    `with_row_ids`: say which ids the rows of the files have, if the table has format 3.
     """
     if table.snapshot_id is None:
         return ()
-    plan = _Plan(table, condition, storage)
+    plan = _Plan(table, condition, storage, with_row_ids=with_row_ids)
     try:
         if earlier is None or earlier.snapshot_id is None:  # nothing was taken
             tasks = plan.all_files()
@@ -128,8 +133,12 @@ class _Planner(ManifestGroupPlanner):
 class _Plan:
     """The table's metadata, bound to the schema that is read."""
 
-    def __init__(self, table: PinnedIceberg, condition: Condition | None, storage: StorageSettings) -> None:
+    def __init__(
+        self, table: PinnedIceberg, condition: Condition | None, storage: StorageSettings, *, with_row_ids: bool = False
+    ) -> None:
         self._table = table
+        self._with_row_ids = with_row_ids and table.format_version >= 3
+        self._sequence_numbers: dict[str, int | None] = {}
         self._schema = Schema.model_validate_json(table.table_schema_json)
         self._io = open_file_io(table.metadata_location, storage, most_metadata_bytes=None)
         self._expression: BooleanExpression = AlwaysTrue()
@@ -171,7 +180,7 @@ class _Plan:
         snapshot = self.metadata.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
         if snapshot is None:
             raise FileNotFoundError(f"snapshot {snapshot_id} is not in {self._table.metadata_location}")
-        return list(manifests_of(snapshot, self._io))
+        return list((read_manifests if self.metadata.format_version >= 3 else manifests_of)(snapshot, self._io))
 
     def _tasks(self, manifests: list[ManifestFile], is_wanted: Callable[[ManifestEntry], bool]) -> list[FileScanTask]:
         # The names in `where` are those of the schema that is read, which is not the current one under a named snapshot.
@@ -184,6 +193,8 @@ class _Plan:
             if not is_wanted(entry):
                 return False
             self._refuse_unreadable(entry.data_file)
+            if self._with_row_ids:
+                self._sequence_numbers[entry.data_file.file_path] = entry.sequence_number
             return True
 
         return list(planner.plan_files(manifests, wanted))
@@ -224,6 +235,8 @@ class _Plan:
                     )
                     for delete in deletes
                 ),
+                first_row_id=first_row_id_of_file(file) if self._with_row_ids else None,
+                sequence_number=self._sequence_numbers.get(file.file_path),
             ),
         )
 

@@ -24,6 +24,7 @@ from pyiceberg.transforms import IdentityTransform
 from checkpoint_formats.failures import gone, reading
 from checkpoint_formats.files.numbering import empty_chunk
 from checkpoint_formats.files.source_files import SourceFiles
+from checkpoint_formats.iceberg.manifests_3 import LINEAGE, ROW_ID, with_lineage
 from checkpoint_formats.iceberg.projection import projected
 from checkpoint_formats.port import Chunk, in_chunks
 from checkpoint_formats.rows.batch_sizing import BatchSizing
@@ -59,14 +60,16 @@ class IcebergReader:
     """Positions are row numbers in a data file as it lies there: rows that the table has deleted have positions, and give none.
 
     A column is found by its field id: renamed and promoted ones are right, and one that a file does not have is its identity
-    partition value, its initial default, or NULL.
+    partition value, its initial default, or NULL. The columns of row lineage, in format 3, are asked for by their names.
     """
 
     def __init__(self, table: PinnedIceberg, files: SourceFiles, condition: Condition | None) -> None:
         self._table = table
         self._files = files
         self._condition = condition
-        self._schema = Schema.model_validate_json(table.table_schema_json)
+        schema = Schema.model_validate_json(table.table_schema_json)
+        has_lineage = table.format_version >= 3 and not {field.name for field in LINEAGE} & set(schema.column_names)
+        self._schema = with_lineage(schema) if has_lineage else schema
         specs = [PartitionSpec.model_validate_json(text) for text in table.partition_specs_json]
         self._specs = {spec.spec_id: spec for spec in specs}
         self._mapping = parse_mapping_from_json(table.name_mapping_json) if table.name_mapping_json is not None else None
@@ -99,7 +102,7 @@ class IcebergReader:
         if piece.start == piece.end:
             yield empty_chunk(piece, schema)
             return
-        deleted = self._deletes_of(file)
+        deleted = self.deleted_rows(file)
         with (
             self._reading(file),
             self._files.open_arrow(file.path) as opened,
@@ -115,7 +118,7 @@ class IcebergReader:
                 return rows is None or rows.may_take(group, projection.judged)
 
             for batch, start, stop in row_batches(parquet, piece.start, end, projection.columns, may_take):
-                rows_there = None if batch is None else self._project(batch, projection, schema)
+                rows_there = None if batch is None else _with_row_ids(self._project(batch, projection, schema), file, start)
                 for chunk in in_chunks(rows_there, start, stop, schema, sizing):
                     yield _without(chunk, deleted)
 
@@ -151,7 +154,7 @@ class IcebergReader:
 
     # --- deletes --------------------------------------------------------------------------------------------------------------
 
-    def _deletes_of(self, file: SourceFile) -> np.ndarray[Any, Any] | None:
+    def deleted_rows(self, file: SourceFile) -> np.ndarray[Any, Any] | None:
         """Return the numbers of the file's deleted rows, rising; None if there are none."""
         assert file.iceberg is not None
         found = [part for delete in file.iceberg.deletes if (part := self._read_deletes(delete).get(file.path)) is not None]
@@ -194,6 +197,22 @@ def _positions(table: pa.Table) -> dict[str, np.ndarray[Any, Any]]:
         paths = paths.combine_chunks()
     numbers, positions = paths.indices.to_numpy(), table.column("pos").to_numpy()
     return {path: positions[numbers == number] for number, path in enumerate(paths.dictionary.to_pylist())}
+
+
+def _with_row_ids(rows: pa.RecordBatch, file: SourceFile, start: int) -> pa.RecordBatch:
+    """Give rows the id, and the sequence number, that they inherit from their data file, where they have none of their own."""
+    if ROW_ID.name not in rows.schema.names:
+        return rows
+    known = file.iceberg
+    assert known is not None
+    if known.first_row_id is None or known.sequence_number is None:  # staged just now, or from before the table had format 3
+        return rows
+    first = known.first_row_id + start
+    inherited = pa.array(np.arange(first, first + rows.num_rows, dtype=np.int64)), pa.scalar(known.sequence_number, pa.int64())
+    for field, values in zip(LINEAGE, inherited, strict=True):
+        number = rows.schema.get_field_index(field.name)
+        rows = rows.set_column(number, rows.schema.field(number), pc.coalesce(rows.column(number), values))
+    return rows
 
 
 def _has_nanoseconds(kind: pa.DataType) -> bool:

@@ -26,7 +26,7 @@ from checkpoint_work.steps.flow import Steps
 from checkpoint_work.steps.quarantine import Allowance
 from checkpoint_work.tasks.ending import Ending
 from checkpoint_work.tasks.failures import end_task
-from checkpoint_work.tasks.merge import matching, rewriting
+from checkpoint_work.tasks.merge import begin_staging, matching
 from checkpoint_work.tasks.rows_by_position import RowsByPosition
 from checkpoint_work.tasks.segments import Task, run_task
 from checkpoint_work.tasks.task_process import Order, run_in_process
@@ -83,8 +83,7 @@ def execute_order(order_json: str, storage: StorageSettings, keys: WriteKeys | N
         with ExitStack() as resources:
             if isinstance(launch.operation, Merge):
                 matched = matching(ledger, launch.operation, schema, reader, resources)
-                is_written_anew = launch.operation.rewrites
-                reader = rewriting(matched, stager, input_record, order.pieces) if is_written_anew else matched
+                reader = begin_staging(matched, stager, input_record, order.pieces, launch.operation)
             source = RowsByPosition(order.pieces, input_record.files, schema, reader, launch.keeps_groups)
             read_digest = None if launch.reads_stage else launch.source.read_digest
             task = Task.of(launch, order.task, Allowance.of(launch, input_record), read_digest)

@@ -64,15 +64,20 @@ def matching(
     return MatchingReader(reader, merge, keys, epoch.merges.read_part, schema, resources or ExitStack())
 
 
-def rewriting(reader: MatchingReader, stager: Stager, record: Input, pieces: Sequence[Range]) -> Reader:
-    """Return the reader of a merge that writes data files anew, and tell the stager which table and files these pieces are of."""
-    from checkpoint_formats.iceberg.merge import RewritesStager, columns_of_rewrites
+def begin_staging(reader: MatchingReader, stager: Stager, record: Input, pieces: Sequence[Range], merge: Merge) -> Reader:
+    """Tell the stager which table and files these pieces are of; return the reader of what it takes."""
+    if not isinstance(record.tables[0], PinnedIceberg) and not merge.rewrites:
+        return reader
+    from checkpoint_formats.iceberg.merge import PositionDeletesStager, RewritesStager, columns_of_rewrites
     from checkpoint_formats.merging.sources import RewritingReader
 
     (table,) = record.tables
-    if not isinstance(table, PinnedIceberg) or not isinstance(stager, RewritesStager):
+    kind = RewritesStager if merge.rewrites else PositionDeletesStager
+    if not isinstance(table, PinnedIceberg) or not isinstance(stager, kind):
         raise Corrupt(reasons.RECORD_UNREADABLE, "the input of a merge has no Iceberg table")
     stager.begin(table, (record.files[piece.file] for piece in pieces if piece.file < len(record.files)))
+    if not merge.rewrites:
+        return reader
     return RewritingReader(reader, columns_of_rewrites(table))
 
 

@@ -12,8 +12,7 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import HourTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType, StructType, UnknownType
 
-from checkpoint_commit.iceberg.support import why_no_key, why_not_done, why_unsupported
-from checkpoint_protocol.records import Append, Upsert
+from checkpoint_commit.iceberg.support import why_no_key, why_unsupported
 from tests.support.places import IcebergPlace, on_disk
 from tests.support.writes import SCHEMA
 
@@ -45,21 +44,6 @@ def test_a_table_that_is_changed_as_the_message_says_can_be_written(tmp_path: Pa
     assert problem is not None
     assert all(part in problem for part in says.split("{}")), problem
     assert why_unsupported(right, catalog) is None, "without it"
-
-
-def test_a_table_of_format_3_is_appended_to_and_one_of_format_2_upserted(tmp_path: Path) -> None:
-    place = on_disk(tmp_path, "iceberg")
-    assert isinstance(place, IcebergPlace)
-    place.create(SCHEMA)
-    of_2 = place.table().metadata
-    of_3 = of_2.model_copy(update={"format_version": 3})
-
-    problem = why_not_done(Upsert(keys=("id",)), of_3)
-
-    assert problem is not None
-    assert "append, or upsert into a table of version 2" in problem
-    assert why_not_done(Append(), of_3) is None
-    assert why_not_done(Upsert(keys=("id",)), of_2) is None
 
 
 def test_another_column_that_is_named_as_the_message_says_is_a_key() -> None:

@@ -10,9 +10,10 @@ from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot, Summary
 
-from checkpoint_commit.iceberg.metadata.metadata_files import MetadataFile, read_with_row_ids
+from checkpoint_commit.iceberg.metadata.metadata_files import MetadataFile
 from checkpoint_commit.outcomes import Rejected
 from checkpoint_formats.iceberg.file_io import CheckedFileIO, manifests_of
+from checkpoint_formats.iceberg.manifests_3 import read_manifests
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import Operation
 
@@ -38,7 +39,7 @@ class TableVersion:
         """Those of the head."""
         if self.head is None:
             return ()
-        return read_with_row_ids(self.head, self.io) if self.metadata.format_version >= 3 else manifests_of(self.head, self.io)
+        return read_manifests(self.head, self.io) if self.metadata.format_version >= 3 else manifests_of(self.head, self.io)
 
     def has_any(self, is_wanted: Callable[[str], bool]) -> bool:
         """Whether the head has a data file of which this is true, by its path."""

@@ -31,6 +31,7 @@ from checkpoint_commit.changes import StagedChange, as_staged
 from checkpoint_commit.iceberg.changes.change import TableVersion
 from checkpoint_commit.iceberg.changes.replaced import Extent, Matching
 from checkpoint_commit.iceberg.changes.rewrites import Rewritten, find_outdated, rewritten_in
+from checkpoint_commit.iceberg.changes.vectors import find_outdated_vectors
 from checkpoint_commit.results import gather
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import Corrupt, NeedsChange
@@ -59,13 +60,14 @@ def _snapshot_read_by(stage: str) -> int | None:
 class Merged:
     """What merges have found up to one snapshot of the table. `where` is true for all keys of the upsert, if something is known.
 
-    `snapshot_id`: None where the table had none.
+    `snapshot_id`: None where the table had none. `included`: by data files, the delete files whose rows the vectors have, too.
     """
 
     snapshot_id: int | None
     files: tuple[IcebergDeletes, ...]
     where: str | None = None
     rewritten: Mapping[str, Rewritten] = field(default_factory=dict)
+    included: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ def see_merges(version: TableVersion, ledger: Ledger) -> SeenMerges:
     last = latest(version.metadata, head, done)
     merged = read_merged(ledger, last, done) if last is not None else None
     unread: str | None = "all data files"
-    if merged is not None and find_outdated(version, merged.rewritten) is not None:
+    if merged is not None and (find_outdated(version, merged.rewritten) or find_outdated_vectors(version, merged)) is not None:
         merged = None
     if merged is not None:
         unread = find_unread(version, merged)
@@ -128,6 +130,7 @@ def read_merged(ledger: Ledger, latest: Ledger, done: Mapping[int | None, Ledger
     keys = ledger.merges.read_keys()
     files: list[IcebergDeletes] = []
     rewritten: dict[str, Rewritten] = {}
+    included: dict[str, frozenset[str]] = {}
     stage: Ledger | None = latest
     passed: set[str] = set()
     while stage is not None:
@@ -141,10 +144,13 @@ def read_merged(ledger: Ledger, latest: Ledger, done: Mapping[int | None, Ledger
         change = gather(stage, record.attempts, as_staged).change
         assert isinstance(change, StagedChange)
         anew: list[IcebergRewrite] = []
+        with_vectors: set[str] = set()
         for file in change.files:
             match file:
                 case IcebergDeletes():
                     files.append(file)
+                    if file.content_offset is not None:
+                        with_vectors.add(file.data_file)
                 case IcebergRewrite():
                     anew.append(file)
                 case _:
@@ -156,12 +162,16 @@ def read_merged(ledger: Ledger, latest: Ledger, done: Mapping[int | None, Ledger
         assert read is not None
         # A file that came back was read twice: what was read last is there once.
         rewritten = {**rewritten_in(str(stage.key), read, anew), **rewritten}
+        for source in read.files if with_vectors else ():
+            if source.path in with_vectors and source.iceberg is not None:
+                deletes = {delete.path for delete in source.iceberg.deletes}
+                included[source.path] = included.get(source.path, frozenset()) | deletes
         since = launch.operation.since
         if since is not None and since not in done:
             raise Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri}: the stage {stage_name(since)} of {ledger.key} is gone")
         stage = done[since] if since is not None else None
     where = _short(keys.where) if keys is not None else None
-    return Merged(_snapshot_read_by(latest.key.stage) or None, tuple(files), where, rewritten)
+    return Merged(_snapshot_read_by(latest.key.stage) or None, tuple(files), where, rewritten, included)
 
 
 def _short(where: str | None) -> str | None:

@@ -31,6 +31,7 @@ from checkpoint_commit.iceberg.changes.append import OwnFiles
 from checkpoint_commit.iceberg.changes.change import TableVersion
 from checkpoint_commit.iceberg.metadata.checks import FileChecks
 from checkpoint_commit.outcomes import Rejected
+from checkpoint_formats.iceberg.manifests_3 import first_row_id_of_file
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.records import IcebergFile, IcebergRewrite
@@ -57,11 +58,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """What takes the place of one data file. `deletes`: the delete files that it had when it was read."""
+    """What takes the place of one data file.
+
+    `deletes`: the delete files that it had when it was read; `first_row_id`: the id of its first row, if its rows had ids then.
+    """
 
     data_file: str
     files: tuple[IcebergFile, ...]
     deletes: frozenset[str]
+    first_row_id: int | None = None
 
 
 def rewritten_in(stage: str, record: Input, found: Iterable[IcebergRewrite]) -> dict[str, Rewritten]:
@@ -81,7 +86,8 @@ def rewritten_in(stage: str, record: Input, found: Iterable[IcebergRewrite]) -> 
             raise _refused(
                 f"the seals of the stage {stage} do not take the place of {file.path}: they say {rows} of its {end} rows"
             )
-        made[file.path] = Rewritten(file.path, tuple(one for part in parts for one in part.files), deletes)
+        files = tuple(one for part in parts for one in part.files)
+        made[file.path] = Rewritten(file.path, files, deletes, file.iceberg.first_row_id)
     for path in by_file:
         raise _refused(f"a seal of the stage {stage} takes the place of {path}, which it was not to read")
     return made
@@ -92,7 +98,7 @@ def _refused(what: str) -> NeedsChange:
 
 
 def find_outdated(version: TableVersion, rewritten: Mapping[str, Rewritten]) -> str | None:
-    """Say which data file of the table has other deletes than when it was written anew; None if none has.
+    """Say which data file of the table has other deletes, or ids of rows, than when it was written anew; None if none has.
 
     NeedsChange(TableUnsupported) where equality deletes apply to one: rows that they delete would come back.
     """
@@ -119,6 +125,8 @@ def find_outdated(version: TableVersion, rewritten: Mapping[str, Rewritten]) -> 
         applied = positions.for_data_file(number, file, partition_key=file.partition)
         if {delete.file_path for delete in applied} != known.deletes:
             return f"deletes of rows of {file.file_path}"
+        if first_row_id_of_file(file) != known.first_row_id:  # the table got format 3 meanwhile
+            return f"ids of the rows of {file.file_path}"
     return None
 
 
@@ -168,6 +176,7 @@ def data_entry(file: IcebergFile, place: Place, snapshot_id: int) -> ManifestEnt
         pairs = zip(columns[0], columns[number], strict=True) if columns else ()
         metrics[name] = {field_id: made(value) for field_id, value in pairs if value is not None} or None
     data_file = DataFile.from_args(
+        _table_format_version=3,  # which begins with what the earlier ones have
         content=DataFileContent.DATA,
         file_path=file.path,
         file_format=FileFormat.PARQUET,

@@ -30,10 +30,12 @@ from checkpoint_commit.iceberg.changes.append import IcebergAppend, OwnFiles
 from checkpoint_commit.iceberg.changes.change import TableVersion
 from checkpoint_commit.iceberg.changes.merges import Merged, find_unread
 from checkpoint_commit.iceberg.changes.rewrites import Place, Rewritten, data_entry, find_outdated, find_problem
+from checkpoint_commit.iceberg.changes.vectors import Vector, find_outdated_vectors, staged_vector, vector_entry, vectors_of
 from checkpoint_commit.iceberg.metadata.entries import partition_of
 from checkpoint_commit.iceberg.metadata.manifests import Removed, without, without_added, write_added
 from checkpoint_commit.iceberg.metadata.metadata_files import MetadataFile, put_all
 from checkpoint_commit.outcomes import Rejected
+from checkpoint_formats.iceberg.manifests_3 import referenced_data_file
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import new_token
@@ -56,6 +58,7 @@ class IcebergUpsert:
     locations: Sequence[str]
     merged: Merged | None = None
     _deletes: dict[str, IcebergDeletes] = field(default_factory=dict)
+    _vectors: dict[str, Vector] = field(default_factory=dict)
     _added: list[IcebergFile] = field(default_factory=list)
     _removed: Removed = field(default_factory=Removed)
     _left_out: Removed = field(default_factory=Removed)
@@ -89,7 +92,9 @@ class IcebergUpsert:
         own = OwnFiles(self.staged.key, self.locations)
         for deletes in self._found:
             folder, _, name = deletes.path.rpartition("/")
-            if own.location_of(folder, name) is None or not deletes.rows or not deletes.size_bytes:
+            vector = staged_vector(deletes)
+            is_whole = vector is None or (vector.offset + vector.length <= vector.size_bytes and vector.rows >= deletes.rows)
+            if own.location_of(folder, name) is None or not deletes.rows or not deletes.size_bytes or not is_whole:
                 return Rejected(
                     reasons.STAGED_RESULT_REFUSED,
                     f"a seal names the delete file {deletes.path}, which is not one that epoch {self.staged.key.epoch} of the "
@@ -123,7 +128,8 @@ class IcebergUpsert:
                 return problem
         unread = None
         if self.merged is not None:
-            unread = find_outdated(version, self._rewritten) or find_unread(version, self.merged)
+            outdated = find_outdated(version, self._rewritten) or find_outdated_vectors(version, self.merged)
+            unread = outdated or find_unread(version, self.merged)
             if unread is None:
                 return None
         what = "" if unread is None else f": {unread} came meanwhile"
@@ -136,10 +142,17 @@ class IcebergUpsert:
     def manifests(self, version: TableVersion) -> tuple[list[ManifestFile], list[MetadataFile]]:
         stem = f"{version.metadata_folder}/{self.staged.key.uid}-{self.staged.key.epoch}-{new_token()}"
         places = self._places_in(version)
-        self._deletes, self._added, self._removed, self._left_out = {}, [], Removed(), Removed()
+        self._deletes, self._vectors, self._added, self._removed, self._left_out = {}, {}, [], Removed(), Removed()
         made, waiting = self._own_manifests(version, stem) if self.adds_rows else ([], [])
         by_spec: dict[tuple[ManifestContent, int], list[ManifestEntry]] = {}
-        for deletes in self._found:
+        if version.metadata.format_version >= 3 and self.merged is not None:
+            with_rows = places.keys() - self._rewritten.keys()
+            for vector in vectors_of(version, self.merged, with_rows, f"{stem}-deletes.puffin"):
+                self._vectors[vector.data_file] = vector
+                at = places[vector.data_file]
+                entry = vector_entry(vector, at, self.snapshot_id)
+                by_spec.setdefault((ManifestContent.DELETES, at.spec_id), []).append(entry)
+        for deletes in self._found if version.metadata.format_version < 3 else ():
             # Of a file that is gone nothing is left to be deleted.
             if (place := places.get(deletes.data_file)) is not None and deletes.data_file not in self._rewritten:
                 self._deletes[deletes.path] = deletes
@@ -173,13 +186,16 @@ class IcebergUpsert:
         return kept, []
 
     def _kept(self, version: TableVersion, stem: str) -> Iterator[ManifestFile]:
-        """Give the manifests of the head, without the data files that were written anew."""
+        """Give the manifests of the head, without the data files that were written anew, and the vectors that are replaced."""
         for number, manifest in enumerate(version.manifests):
             kept = manifest
-            # Deletes of what is taken out apply to nothing any more: they may stay.
-            if self._rewritten and manifest.content == ManifestContent.DATA:
+            # Deletes of what is taken out apply to nothing any more: they may stay. Deletion vectors are of that file alone.
+            is_data = manifest.content == ManifestContent.DATA
+            has_vectors = not is_data and version.metadata.format_version >= 3
+            if (is_data and self._rewritten) or (has_vectors and (self._rewritten or self._vectors)):
                 location = f"{stem}-r{number}.avro"
-                rest = without(manifest, version, self.snapshot_id, location, self._is_rewritten, self._removed)
+                is_out = self._is_rewritten if is_data else self._is_replaced
+                rest = without(manifest, version, self.snapshot_id, location, is_out, self._removed)
                 if rest is not None:
                     rest.file.put()
                     kept = rest.manifest
@@ -187,6 +203,11 @@ class IcebergUpsert:
 
     def _is_rewritten(self, file: DataFile) -> bool:
         return file.file_path in self._rewritten
+
+    def _is_replaced(self, file: DataFile) -> bool:
+        """Whether a delete file is a vector of a data file that is taken out, or that has another vector now."""
+        path = referenced_data_file(file)
+        return path is not None and (path in self._rewritten or path in self._vectors)
 
     def summary(self) -> Summary:
         counts = dict(self.staged.counts()) if self.adds_rows else {}
@@ -208,11 +229,18 @@ class IcebergUpsert:
                 "added-position-delete-files": str(len(deletes)),
                 "added-position-deletes": str(sum(each.rows for each in deletes)),
             }
+        if vectors := self._vectors.values():
+            counts |= {
+                "added-files-size": _sum(counts, "added-files-size", (each.length for each in vectors)),
+                "added-delete-files": str(len(vectors)),
+                "added-dvs": str(len(vectors)),
+                "added-position-deletes": str(sum(each.rows for each in vectors)),
+            }
         return Summary(operation=self._kind(), **counts)
 
     def _kind(self) -> SnapshotOperation:
         """Return what Iceberg's own Java calls such a snapshot (BaseRowDelta, BaseOverwriteFiles)."""
-        if not self._deletes and not self._removed.data_files:
+        if not self._deletes and not self._vectors and not self._removed.data_files:
             return SnapshotOperation.APPEND
         return SnapshotOperation.OVERWRITE if self.adds_rows or self._added else SnapshotOperation.DELETE
 

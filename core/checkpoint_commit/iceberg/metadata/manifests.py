@@ -4,7 +4,7 @@ Source of the rules: the Iceberg table specification (manifests: entries of stat
 numbers; first row id inheritance: entries of status EXISTING say the ids that their rows begin with). Written by pyiceberg's own
 writer, entry by entry: some 100 us for each file of a manifest of which one is taken out.
 
-pyiceberg 0.12 reads and writes manifests as format 2 has them: without ids of rows, and without what says where deletion vectors
+pyiceberg 0.12 writes manifests as format 2 has them: without ids of rows, and without what says where deletion vectors
 are.
 """
 
@@ -12,13 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
-from pyiceberg.avro.file import AvroFile, AvroOutputFile
+from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.manifest import (
-    DATA_FILE_TYPE,
-    MANIFEST_ENTRY_SCHEMAS,
     DataFile,
     DataFileContent,
     FileFormat,
@@ -28,20 +25,18 @@ from pyiceberg.manifest import (
     ManifestFile,
     ManifestWriter,
     ManifestWriterV2,
-    _inherit_from_manifest,
     write_manifest,
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.typedef import StructProtocol
 from pyiceberg.typedef import TableVersion as FormatVersion
 
 from checkpoint_commit.iceberg.changes.change import TableVersion
-from checkpoint_commit.iceberg.metadata.metadata_files import MetadataFile, first_row_id_of
+from checkpoint_commit.iceberg.metadata.metadata_files import MetadataFile
+from checkpoint_formats.iceberg.manifests_3 import blob_place_of, read_entries
 
 _COMPRESSION: Final = "deflate"
-_FIRST_ROW_ID: Final = [field.name for field in DATA_FILE_TYPE[3].fields].index("first_row_id")
 
 
 @dataclass(slots=True)
@@ -58,7 +53,8 @@ class Removed:
     equality_deletes: int = 0
 
     def add(self, file: DataFile) -> None:
-        self.size_bytes += file.file_size_in_bytes
+        place = blob_place_of(file)
+        self.size_bytes += file.file_size_in_bytes if place is None else place.length
         match file.content:
             case DataFileContent.DATA:
                 self.data_files += 1
@@ -123,25 +119,10 @@ def without(
 
 
 def entries_of(manifest: ManifestFile, version: TableVersion) -> list[ManifestEntry]:
-    """Return the entries of files that are not deleted; in format 3 with all that it says of them.
-
-    Data files without an id of their rows get the one that readers give them, if the manifest has one: its own, and the rows of
-    those before.
-    """
+    """Return the entries of files that are not deleted; in format 3 with all that it says of them."""
     if version.metadata.format_version < 3:
         return manifest.fetch_manifest_entry(version.io, discard_deleted=True)
-    types: dict[int, Callable[..., StructProtocol]] = {-1: ManifestEntry, 2: DataFile}
-    enums: dict[int, Callable[..., Enum]] = {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent}
-    opened = version.io.new_input(manifest.manifest_path)
-    with AvroFile[ManifestEntry](opened, MANIFEST_ENTRY_SCHEMAS[3], types, enums) as file:
-        entries = [_inherit_from_manifest(entry, manifest) for entry in file if entry.status != ManifestEntryStatus.DELETED]
-    following = first_row_id_of(manifest)
-    if manifest.content == ManifestContent.DATA and following is not None:
-        for entry in entries:
-            if entry.data_file[_FIRST_ROW_ID] is None:
-                entry.data_file[_FIRST_ROW_ID] = following
-                following += entry.data_file.record_count
-    return entries
+    return read_entries(manifest, version.io)
 
 
 def write_added(
@@ -173,7 +154,7 @@ def without_added(
 
     None if that has none of them; no manifest if it has no others.
     """
-    entries = manifest.fetch_manifest_entry(version.io, discard_deleted=True)
+    entries = entries_of(manifest, version)
     kept = [entry for entry in entries if not is_left_out(entry.data_file)]
     if len(kept) == len(entries):
         return None

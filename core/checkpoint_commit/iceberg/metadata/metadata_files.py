@@ -1,6 +1,6 @@
 """Metadata files that pyiceberg writes, each put by one request; and the list of a snapshot's manifests.
 
-pyiceberg 0.12 reads and writes lists as format 2 has them: the ids of rows that are there already would be lost.
+pyiceberg 0.12 writes lists as format 2 has them: the ids of rows that are there already would be lost.
 
 Source of the rules: the Iceberg table specification (snapshots, row lineage, first row id assignment), and ManifestListWriter of
 its Java library: a manifest of data that has no first row id gets the next one that is free, as many as its rows.
@@ -8,12 +8,12 @@ its Java library: a manifest of data that has no first row id gets the next one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import obstore
 import obstore.exceptions as obstore_errors
-from pyiceberg.avro.file import AvroFile, AvroOutputFile
+from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.io import InputFile, OutputFile, OutputStream
 from pyiceberg.manifest import (
     MANIFEST_LIST_FILE_SCHEMAS,
@@ -21,14 +21,10 @@ from pyiceberg.manifest import (
     ManifestFile,
     ManifestListWriter,
     ManifestListWriterV2,
-    PartitionFieldSummary,
     write_manifest_list,
 )
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
-from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.typedef import StructProtocol
 
-from checkpoint_formats.iceberg.file_io import CheckedFileIO
 from checkpoint_formats.iceberg.object_files import WholeStream
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.store.object_store import open_raw_store, translate_store_error
@@ -85,22 +81,6 @@ def put_all(files: Sequence[MetadataFile]) -> None:
 _COMPRESSION: Final = "deflate"
 _FIELDS: Final = tuple(field.name for field in MANIFEST_LIST_FILE_SCHEMAS[3].fields)
 _FIRST_ROW_ID: Final = _FIELDS.index("first_row_id")
-
-
-def read_with_row_ids(snapshot: Snapshot, io: CheckedFileIO) -> Sequence[ManifestFile]:
-    """Return a snapshot's manifests with the first row ids that they have."""
-    io.check(snapshot.manifest_list)
-    types: dict[int, Callable[..., StructProtocol]] = {-1: ManifestFile, 508: PartitionFieldSummary}
-    with AvroFile[ManifestFile](
-        io.new_input(snapshot.manifest_list), MANIFEST_LIST_FILE_SCHEMAS[3], types, {517: ManifestContent}
-    ) as file:
-        return list(file)
-
-
-def first_row_id_of(manifest: ManifestFile) -> int | None:
-    """Return the id that the rows of a manifest begin with, where it has one."""
-    found: int | None = manifest[_FIRST_ROW_ID] if len(manifest) > _FIRST_ROW_ID else None
-    return found
 
 
 def write(

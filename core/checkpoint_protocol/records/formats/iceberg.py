@@ -20,12 +20,15 @@ class DeleteFile(Part):
 class IcebergSourceFile(Part):
     """What an Iceberg table knows of one of its data files.
 
-    `partition` has one value per field of the spec, in its order, in Iceberg's binary form.
+    `partition` has one value per field of the spec, in its order, in Iceberg's binary form. Where the rows are written anew, in
+    format 3: `first_row_id` is the id of the file's first row, and `sequence_number` is that of its data.
     """
 
     spec_id: int
     partition: tuple[Base64 | None, ...]
     deletes: tuple[DeleteFile, ...]
+    first_row_id: Count | None = later(None)
+    sequence_number: Count | None = later(None)
 
 
 class PinnedIceberg(Part):
@@ -159,13 +162,20 @@ class IcebergFile(Part):
 
 
 class IcebergDeletes(Part):
-    """A staged file that says which rows of one data file are deleted, by their positions: each once, rising."""
+    """A staged file that says which rows of one data file are deleted, by their positions: each once, rising.
+
+    Where it is a Puffin file: a deletion vector, at that offset and of that size in bytes. Beside those `rows` it has the rows
+    that were deleted before: `cardinality` in all.
+    """
 
     format: Literal["iceberg-deletes"] = "iceberg-deletes"
     path: str
     size_bytes: Count
     rows: Count
     data_file: str
+    content_offset: Count | None = later(None)
+    content_size_bytes: Count | None = later(None)
+    cardinality: Count | None = later(None)
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -1,0 +1,145 @@
+"""Upserts of a table of format version 3 that Spark makes, appends to and deletes rows of: compared with a model, as Spark reads
+it. One session of Spark.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.manifest import ManifestContent
+
+from checkpoint_control.decision.actions import EndStage, Finish
+from checkpoint_formats.iceberg.manifests_3 import referenced_data_file
+from devtools.rest_catalog import RestCatalog
+from tests.support.format_3 import Format3Place, on_rest
+from tests.support.iceberg_upserts import DELETE, IGNORE, World, rows_of, step_until
+from tests.support.spark_sql import Spark, open_spark
+from tests.support.writes import drive
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+KEYS = 300
+STEPS = 12
+WAYS = ("copy-on-write", "merge-on-read")
+SINKS: dict[str, dict[str, Any]] = {
+    "update": {},
+    "delete": DELETE,
+    "last": {"onDuplicate": "Last", "orderBy": "text"},
+    "ignore": IGNORE,
+}
+
+
+@pytest.fixture
+def spark(rest_catalog: RestCatalog, tmp_path: Path) -> Iterator[Spark]:
+    with open_spark(rest_catalog.uri, tmp_path / "spark.log") as opened:
+        yield opened
+
+
+@dataclass
+class Model:
+    """What the table should have. `lineage`: the ids and sequence numbers of rows that were not replaced since they were read."""
+
+    spark: Spark
+    place: Format3Place
+    chance: random.Random
+    rows: dict[int, str] = field(default_factory=dict)
+    lineage: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def table(self) -> str:
+        return f"r.{self.place.name}"
+
+    def some(self, count: int, among: range | None = None) -> list[int]:
+        return self.chance.sample(among or range(KEYS), count)
+
+    def insert_by_spark(self) -> None:
+        new = [number for number in self.some(40) if number not in self.rows]
+        if new:
+            self.spark.rows(
+                f"INSERT INTO {self.table} VALUES {', '.join(f'({number}, {chr(39)}spark{chr(39)})' for number in new)}"
+            )
+            self.rows |= dict.fromkeys(new, "spark")
+
+    def delete_by_spark(self) -> None:
+        gone = self.some(12)
+        self.spark.rows(f"DELETE FROM {self.table} WHERE id IN ({', '.join(map(str, gone))})")
+        self.take_out(gone)
+
+    def take_out(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self.rows.pop(number, None)
+            self.lineage.pop(number, None)
+
+    def compact_by_spark(self) -> None:
+        self.spark.rows(f"CALL r.system.rewrite_data_files(table => '{self.table}', options => map('rewrite-all', 'true'))")
+
+    def upsert(self, world: World, kind: str, text: str, *, meanwhile: bool) -> None:
+        """Upsert some keys. `meanwhile`: Spark deletes and inserts rows after the merge has read the table."""
+        keys = self.some(25)
+        given = [(number, text) for number in keys]
+        if kind == "last":
+            given += [(number, f"{text} again") for number in keys[:5]]
+        half = len(given) // 2
+        begun = world.begin(rows_of(given[:half]), rows_of(given[half:]), sink=SINKS[kind])
+        step_until(begun, EndStage)
+        # A row that others delete after the merge has found it counts as there, as if they had come after the upsert.
+        there = set(self.rows)
+        if meanwhile:
+            self.delete_by_spark()
+            self.insert_by_spark()
+        ended = drive(begun)
+        assert isinstance(ended.outcome, Finish), ended.outcome
+        new = dict(given)
+        if kind == "ignore":
+            new = {number: text for number, text in new.items() if number not in there | self.rows.keys()}
+        self.take_out(new)
+        if kind != "delete":
+            self.rows |= new
+
+    def check(self, where: object) -> None:
+        """Compare what Spark and pyiceberg read."""
+        said = self.spark.rows(f"SELECT id, text, _row_id, _last_updated_sequence_number FROM {self.table}")
+        assert sorted((row[0], row[1]) for row in said) == sorted(self.rows.items()), where
+        assert sorted((row["id"], row["text"]) for row in self.place.rows()) == sorted(self.rows.items()), where
+        now = {row[0]: (row[2], row[3]) for row in said}
+        assert len({row_id for row_id, _ in now.values()}) == len(now), where
+        assert {number: now[number] for number in self.lineage} == self.lineage, where
+        vectors = [referenced_data_file(file) for file in self.place.files(ManifestContent.DELETES)]
+        assert len(set(vectors)) == len(vectors), where
+        self.lineage = now
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_any_history_of_upserts_and_of_what_spark_does_in_between_is_what_the_model_says(
+    spark: Spark, rest_catalog: RestCatalog, tmp_path: Path, way: str, seed: int
+) -> None:
+    place, chance = on_rest(tmp_path, rest_catalog), random.Random(seed)
+    model, world = Model(spark, place, chance), World(place, tmp_path / "input")
+    spark.rows(f"CREATE NAMESPACE r.{place.name.split('.')[0]}")
+    spark.rows(
+        f"CREATE TABLE {model.table} (id bigint, text string) USING iceberg PARTITIONED BY (bucket(2, id)) TBLPROPERTIES "
+        f"('format-version' = '3', 'write.merge.mode' = '{way}', 'write.delete.mode' = 'merge-on-read')"
+    )
+    for _ in range(5):
+        model.insert_by_spark()
+    model.check("begin")
+    kinds = ["update", "delete", "last", *(["ignore"] if way == "merge-on-read" else [])]
+
+    for step in range(STEPS):
+        kind = chance.choice(["insert", "delete by spark", "compact", *kinds, *kinds])
+        meanwhile = chance.random() < 0.5
+        if kind == "insert":
+            model.insert_by_spark()
+        elif kind == "delete by spark":
+            model.delete_by_spark()
+        elif kind == "compact":
+            model.compact_by_spark()
+        else:
+            model.upsert(world, kind, f"ours {step}", meanwhile=meanwhile)
+        model.check((seed, step, kind, meanwhile))

@@ -79,6 +79,7 @@ class Write:
         on_replaced: Literal["fail", "process", "skip"] | None = None,
         trigger: Fields | None = None,
         reset: Fields | None = None,
+        inherit: str | None = None,
         run_nonce: str | None = None,
         backoff_limit: int | None = None,
         progress_deadline_seconds: int | None = None,

@@ -114,6 +114,18 @@ def test_what_does_not_agree_is_computed(lab: PipelineLab) -> None:
     assert_as_from_scratch(heir)
 
 
+def test_rows_of_an_unfinished_stage_that_other_code_has_sealed_are_computed(lab: PipelineLab) -> None:
+    lab.run(kill_when=in_the_middle_of("second"), until=has_failed)
+    CALLS.clear()
+    VERSIONS["second"] = 2
+    heir = heir_of(lab)
+
+    assert finish(heir) == ["the stage first is taken over from write"]
+
+    assert calls() == {"first": 0, "second": len(lab.ids), "third": len(lab.ids)}
+    assert_as_from_scratch(heir)
+
+
 def test_another_source_is_read_anew(lab: PipelineLab) -> None:
     lab.finish()
     write_inputs(lab.folder / "in", lab.files, lab.rows_a_file)  # the files are others now, with the same rows
@@ -136,6 +148,9 @@ def test_files_that_came_since_are_left_to_the_next_epoch(lab: PipelineLab) -> N
 
     assert calls() == {"first": 0, "second": 0, "third": len(lab.ids)}
     assert_as_from_scratch(heir)
+    given = heir.chain()["first"].inputs.read_committed_input()
+    assert given is not None
+    assert given.totals.left == 1
     CALLS.clear()
     heir.more = {"runNonce": "2"}
     done = heir.run()

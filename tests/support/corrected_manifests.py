@@ -220,6 +220,11 @@ CORRECTIONS: Final = (
         [{"spec__quarantine": {}, "spec__reset": {"stages": ["parse"], "nonce": "2"}}],
     ),
     Correction(
+        "a reset that names no stages",
+        "say which stages are computed again: reset.stages names them",
+        [{"spec__reset": {"stages": ["embed"], "nonce": "2"}}],
+    ),
+    Correction(
         "results of another write without stages",
         "only results of stages are taken over, and that of the last one is in the table of the other write; divide the steps "
         "into stages",

@@ -71,6 +71,7 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
         "spec__onRowError": "Quarantine",
     },
     "all rows together, in the table's stage": {"spec__stages": [{**_STAGES[0], "checkpoint": False}, {**_ALL, "buckets": None}]},
+    "rows that are done anew": {"spec__reset": {"nonce": "2"}},
     "stages that are done anew": {"spec__stages": _STAGES, "spec__reset": {"stages": ["embed"], "nonce": "2"}},
     "results of another write": {"spec__stages": _STAGES, "spec__inherit": "other"},
     "results of calls kept after a stage of batches": {
@@ -430,6 +431,7 @@ BAD: Final[dict[str, dict[str, Any]]] = {
     },
     "a reset of no stage": {"spec__stages": _STAGES, "spec__reset": {"stages": ["other"], "nonce": "2"}},
     "a reset without stages": {"spec__reset": {"stages": ["parse"], "nonce": "2"}},
+    "a reset that names no stages": {"spec__stages": _STAGES, "spec__reset": {"nonce": "2"}},
     "a reset without a nonce": {"spec__stages": _STAGES, "spec__reset": {"stages": ["parse"], "nonce": ""}},
     "rows of stages tried again": {
         "spec__stages": _STAGES,

@@ -45,7 +45,14 @@ def ask_before_results_are_mixed_or_dropped(seen: Observation) -> tuple[Action, 
         return None
     if change.redone:
         return (Stall(reasons.CODE_CHANGED, _of_stages(change)),)
-    if last is None or change.is_of_stage_before or last.is_of_other_stage or seen.is_stream or is_of_now(seen, last):
+    if (
+        last is None
+        or change.is_of_stage_before
+        or last.is_of_other_stage
+        or last.is_of_other_reset
+        or seen.is_stream
+        or is_of_now(seen, last)
+    ):
         return None
     counted = {*last.counted, last.number}
     others = [one.number for one in seen.attempts if one.number in counted and one.holds_seals and not is_of_now(seen, one)]

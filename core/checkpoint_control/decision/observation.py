@@ -62,6 +62,7 @@ class Attempt:
     `holds_seals`: seals of it count, or it is open and shows some. `input_since`: as in its launch record. `is_of_other_source`:
     it reads other rows than the manifest says by now; `is_read_otherwise`: or the same with other reading options.
     `is_of_other_stage`: of a pipeline, it does something else, or to another result of the stage before, than is to be done now.
+    `is_of_other_reset`: what it has sealed is to be computed again (`spec.reset`).
     `place`: the attempt that its driver was started for, by which its process or pod is known, as far as was seen; None: itself.
     """
 
@@ -92,6 +93,7 @@ class Attempt:
     is_of_other_source: bool = False
     is_read_otherwise: bool = False
     is_of_other_stage: bool = False
+    is_of_other_reset: bool = False
     place: tuple[EpochKey, int] | None = None
 
 

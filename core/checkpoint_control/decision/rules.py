@@ -455,5 +455,6 @@ def _taken_over(seen: Observation) -> tuple[Attempt, ...]:
         for attempt in seen.attempts
         if attempt.number in candidates
         and not attempt.is_of_other_stage
+        and not attempt.is_of_other_reset
         and (seen.on_code_change != "Restart" or is_of_now(seen, attempt))
     )

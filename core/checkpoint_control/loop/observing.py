@@ -403,6 +403,7 @@ class Observer:
             holds_seals=any(closed.chain_lengths) if closed is not None else is_open and self._clock.links > 0,
             input_since=launch.input_since,
             is_of_other_source=not is_same_source and launch.source.identity != source.identity,
+            is_of_other_reset=not ledger.key.stage and launch.reset_nonce != self.write.spec.reset_nonce,
             is_read_otherwise=not is_same_source and not launch.reads_stage and not launch.source.is_read_as(source),
             place=None if started_as == place else started_as,
             is_of_other_stage=not self.write.awaits_stages and not _is_same_stage(launch.stage, self.write.stage),

@@ -329,6 +329,7 @@ class Reconciler:
             session_code=self.observer.session_code() if self.observer.host.driver_digest is not None else None,
             driven_by=driven_by,
             row_keys=write.row_keys,
+            reset_nonce=spec.reset_nonce if not ledger.key.stage else "",
         )
         if ledger.attempts.put_launch(launch).token == launch.token:
             self.observer.drivers.expect(ledger.key, action.attempt)

@@ -138,6 +138,8 @@ def _decide(ledger: Ledger | None, manifest: CheckpointedWrite, digest_of: Diges
     launch = ledger.attempts.read_launch(numbers[-1]) if ledger is not None and numbers else None
     if launch is None:
         return Decision(name, "begin", "", HASH_ALGORITHM, "")
+    if launch.reset_nonce != spec.reset_nonce:
+        return Decision(name, "redo", "", HASH_ALGORITHM, "", ("reset",))
     is_changed = launch.code_digest != digest_of(spec)
     what: What = "redo" if is_changed and spec.on_code_change == "Restart" else "continue"
     return Decision(name, what, "", HASH_ALGORITHM, "", ("code",) if is_changed else ())

@@ -111,13 +111,15 @@ class ShuffleStage(StageSpec):
 
 
 class ResetSpec(Section):
-    """Have stages computed again although nothing in them has changed."""
+    """Have rows computed again although nothing in the manifest or the code has changed."""
 
-    stages: Annotated[tuple[StageName, ...], Field(min_length=1, max_length=MOST_STAGES)] = Field(
-        description="Names of stages. The stages after them are computed again too."
+    stages: Annotated[tuple[StageName, ...], Field(max_length=MOST_STAGES)] = Field(
+        default=(),
+        description="With spec.stages: names of stages. The stages after them are computed again too. Without: leave it out.",
     )
     nonce: Annotated[str, Field(min_length=1, max_length=128)] = Field(
-        description="Change this value to compute the stages once more. An earlier value finds its earlier results again."
+        description="Change this value to compute the stages once more. An earlier value finds its earlier results again. With "
+        "spec.steps: the sealed rows of an epoch that is not committed are dropped, and computed again by the next attempt."
     )
 
 

@@ -122,7 +122,9 @@ class Spec(Section):
         description="Groups of steps, in place of spec.steps. Each stage keeps its result until the commit. When a stage is "
         "edited, that stage and the stages after it are computed again; the stages before it keep their results.",
     )
-    reset: ResetSpec | None = Field(default=None, description="Stages to compute again although nothing in them has changed.")
+    reset: ResetSpec | None = Field(
+        default=None, description="Rows, or stages, to compute again although nothing in the manifest or the code has changed."
+    )
     inherit: ObjectName | None = Field(
         default=None,
         exclude_if=lambda name: name is None,
@@ -276,6 +278,11 @@ class Spec(Section):
             unless=f"!{is_given('reset')}",
         ),
         Rule(
+            f"!{is_given('reset')} || self.stages.size() == 0 || self.reset.stages.size() > 0",
+            "say which stages are computed again: reset.stages names them",
+            "reset.stages",
+        ),
+        Rule(
             f"!{is_given('inherit')} || self.stages.size() > 1",
             "only results of stages are taken over, and that of the last one is in the table of the other write; divide the "
             "steps into stages",
@@ -423,6 +430,11 @@ class Spec(Section):
         if self.progress_deadline_seconds is not None:
             return float(self.progress_deadline_seconds)
         return derived_progress_deadline_s(self.checkpoint.interval, self.checkpoint.minimum_bytes)
+
+    @property
+    def reset_nonce(self) -> str:
+        """Of a write without stages: sealed rows that another one asked for do not count any more."""
+        return self.reset.nonce if self.reset is not None and not self.stages else ""
 
     @property
     def identity(self) -> dict[str, JsonValue]:

@@ -70,6 +70,7 @@ class LaunchRecord(Record):
     driver goes on from stage to stage.
     `driven_by`: of a stream, the attempt of an earlier epoch whose driver goes on with this one, or of the epoch whose driver
     does this stage; None: it has its own driver.
+    `reset_nonce`: that of the manifest of a write without stages; what another one asked for is not counted.
     `row_keys`: what the keys that steps ask for are made of beside the row: the same in all attempts and epochs of the write.
     """
 
@@ -105,6 +106,7 @@ class LaunchRecord(Record):
     session_code: Digest | None = later(None)
     driven_by: DrivenBy | None = later(None)
     row_keys: str = later("")
+    reset_nonce: str = later("")
 
     @property
     def reads_stage(self) -> str:

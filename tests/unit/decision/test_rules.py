@@ -778,6 +778,16 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
         seen(replace(closed(), is_read_otherwise=True, holds_seals=True), on_code_change="Restart"),
         (RecordAttempt(2, (), 2),),
     ),
+    "what a reset drops is not taken over, and the input stays": (
+        "record_the_next_attempt",
+        seen(replace(closed(), is_of_other_reset=True, holds_seals=True)),
+        (RecordAttempt(2, ()),),
+    ),
+    "what the attempt after a reset has sealed is": (
+        "record_the_next_attempt",
+        seen(replace(closed(), is_of_other_reset=True, holds_seals=True), replace(closed(2), holds_seals=True)),
+        (RecordAttempt(3, (2,)),),
+    ),
     "with nothing sealed a file that was replaced is looked at anew, ...": (
         "record_the_next_attempt",
         seen(replace(closed(failure=REPLACED_FILE), holds_seals=False), first_counted_failure=2),

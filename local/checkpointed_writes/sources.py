@@ -107,9 +107,14 @@ def read_lance(
     table: str | None = None,
     version: int | None = None,
     split_size: Size | None = None,
+    changes: Literal["fail", "upserts"] | None = None,
 ) -> Rows:
-    """Read a Lance dataset, as it is when the first attempt begins. Instead of a URI, a table of a namespace of the settings."""
-    return Rows({"lance": {"uri": uri, "namespace": namespace, "table": table, "version": version, "split_size": split_size}})
+    """Read a Lance dataset, as it is when the first attempt begins. Instead of a URI, a table of a namespace of the settings.
+
+    `changes="upserts"`: later epochs take rows that have changed once more, into an upsert.
+    """
+    lance = {"uri": uri, "namespace": namespace, "table": table, "version": version, "split_size": split_size}
+    return Rows({"lance": lance, **({"changes": changes} if changes is not None else {})})
 
 
 def read_kafka(

@@ -220,6 +220,21 @@ CORRECTIONS: Final = (
         [{"spec__quarantine": {}, "spec__reset": {"stages": ["parse"], "nonce": "2"}}],
     ),
     Correction(
+        "changed rows that are appended",
+        "so that the table would have them twice; set sink.mode: Upsert",
+        [{"spec__sink": {"lance": {"uri": "/out.lance"}, "mode": "Upsert", "upsertKeys": ["id"]}}],
+    ),
+    Correction(
+        "changed rows of files",
+        "changes: Upserts applies to source.lance; leave it out",
+        [{"spec__source": {"files": _CSV}}],
+    ),
+    Correction(
+        "changed rows that are tried again",
+        "with source.changes: Upserts, a row that failed is taken again when it changes; leave it out",
+        [{"spec__quarantine": {}}],
+    ),
+    Correction(
         "a reset that names no stages",
         "say which stages are computed again: reset.stages names them",
         [{"spec__reset": {"stages": ["embed"], "nonce": "2"}}],

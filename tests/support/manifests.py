@@ -71,6 +71,10 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
         "spec__onRowError": "Quarantine",
     },
     "all rows together, in the table's stage": {"spec__stages": [{**_STAGES[0], "checkpoint": False}, {**_ALL, "buckets": None}]},
+    "changed rows": {
+        "spec__source": {"lance": {"uri": "/in.lance"}, "changes": "Upserts"},
+        "spec__sink": {"lance": {"uri": "/out.lance"}, "mode": "Upsert", "upsertKeys": ["id"]},
+    },
     "rows that are done anew": {"spec__reset": {"nonce": "2"}},
     "stages that are done anew": {"spec__stages": _STAGES, "spec__reset": {"stages": ["embed"], "nonce": "2"}},
     "results of another write": {"spec__stages": _STAGES, "spec__inherit": "other"},
@@ -431,6 +435,17 @@ BAD: Final[dict[str, dict[str, Any]]] = {
     },
     "a reset of no stage": {"spec__stages": _STAGES, "spec__reset": {"stages": ["other"], "nonce": "2"}},
     "a reset without stages": {"spec__reset": {"stages": ["parse"], "nonce": "2"}},
+    "changed rows that are appended": {"spec__source": {"lance": {"uri": "/in.lance"}, "changes": "Upserts"}},
+    "changed rows of files": {
+        "spec__source": {"files": {"format": "csv", "paths": ["/in"]}, "changes": "Upserts"},
+        "spec__sink": {"lance": {"uri": "/out.lance"}, "mode": "Upsert", "upsertKeys": ["id"]},
+    },
+    "changed rows that are tried again": {
+        "spec__source": {"lance": {"uri": "/in.lance"}, "changes": "Upserts"},
+        "spec__sink": {"lance": {"uri": "/out.lance"}, "mode": "Upsert", "upsertKeys": ["id"]},
+        "spec__onRowError": "Quarantine",
+        "spec__quarantine": {"retry": "Also"},
+    },
     "a reset that names no stages": {"spec__stages": _STAGES, "spec__reset": {"nonce": "2"}},
     "a reset without a nonce": {"spec__stages": _STAGES, "spec__reset": {"stages": ["parse"], "nonce": ""}},
     "rows of stages tried again": {

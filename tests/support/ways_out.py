@@ -729,11 +729,14 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "test_a_write_that_is_deleted_while_its_results_are_copied_stops_the_new_one_with_a_way_out": (
         "start a new write under another name, without it",
     ),
+    "end_to_end/test_changed_rows_upserted.py::test_it_may_be_set_when_the_write_has_stopped_at_a_change": (
+        "set source.changes: Upserts if rows are upserted (it takes changed rows, and passes over deleted ones), or {}",
+    ),
     "end_to_end/test_columns_of_changed_rows.py::test_rows_without_stable_ids_are_refused_with_a_way_out": (
-        "write it anew with enable_stable_row_ids=True, or start a write under another name with only: Null or All",
+        "write it anew with enable_stable_row_ids=True, or start a write under another name without it",
     ),
     "end_to_end/test_columns_of_changed_rows.py::test_a_version_that_was_cleaned_up_stops_the_write_with_a_way_out": (
-        "with sink.only: All it computes all rows once more; and keep each version until the next epoch has begun",
+        "which takes all rows (with sink.only: All, if it adds columns); and keep each version until the next epoch has begun",
     ),
     "end_to_end/test_added_columns.py::test_a_dataset_that_is_rewritten_all_the_time_stops_the_write_which_names_the_operation": (
         "let compactions and updates wait; nothing that the steps have done is lost",

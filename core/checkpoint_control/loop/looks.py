@@ -240,9 +240,9 @@ def _fragments(
     operation = operation_of(spec.sink, None)
     added = operation if isinstance(operation, AddColumns) else None
     before = before if isinstance(before, PinnedLance) else None
-    tells_changes = added is not None and added.only == "Changed" and before is not None
+    takes_changes = spec.source.changes == "Upserts" or (added is not None and added.only == "Changed")
     columns = selection_of(spec.source).columns_to_read
-    for file in list_fragments(source, settings, before, columns, added):
+    for file in list_fragments(source, settings, before, columns, added, takes_changes=takes_changes):
         is_taken = known.has(file.path, file.etag) if added is None else is_known(file, known.fragments.get(file.path))
-        if tells_changes or not is_taken:
+        if (takes_changes and before is not None) or not is_taken:
             yield FoundItem(file.path, file.etag, size_bytes=file.size_bytes)

@@ -31,16 +31,18 @@ ROW_ID: Final = "_rowid"
 _BATCH_ROWS: Final = 8_192
 
 
-def with_changed(table: PinnedLance, columns: Sequence[str], before: PinnedLance | None, committed_at: int | None) -> PinnedLance:
-    """Return a version whose input is, beside rows without values, those that have changed since one that was taken before.
+def with_changed(
+    table: PinnedLance, columns: Sequence[str], before: PinnedLance | None, committed_at: int | None, asked_by: str
+) -> PinnedLance:
+    """Return a version of whose old rows those are input that have changed since one that was taken before.
 
-    NeedsChange(TableUnsupported) where rows have no stable ids.
+    NeedsChange(TableUnsupported) where rows have no stable ids. `asked_by`: the field of the manifest, for that.
     """
     if table.transaction is None:
         raise NeedsChange(
             reasons.TABLE_UNSUPPORTED,
-            f"sink.only: Changed finds rows again by their stable ids, which the Lance dataset {table.uri} does not have: write "
-            "it anew with enable_stable_row_ids=True, or start a write under another name with only: Null or All",
+            f"{asked_by} finds rows again by their stable ids, which the Lance dataset {table.uri} does not have: write it anew "
+            "with enable_stable_row_ids=True, or start a write under another name without it",
         )
     if before is None or before.transaction is None:
         return table
@@ -144,10 +146,10 @@ class Changes:
 
     def _cleaned_up(self, version: int) -> NeedsChange:
         return moved(
-            f"version {version} of the Lance dataset {self.dataset.uri}, which tells of what the columns were computed, was "
-            "cleaned up, so that rows which have changed since cannot be told",
-            "start a new write under another name: with sink.only: All it computes all rows once more; and keep each version "
-            "until the next epoch has begun",
+            f"version {version} of the Lance dataset {self.dataset.uri}, which an earlier epoch has read, was cleaned up, so "
+            "that rows which have changed since cannot be told",
+            "start a new write under another name, which takes all rows (with sink.only: All, if it adds columns); and keep each "
+            "version until the next epoch has begun",
         )
 
 

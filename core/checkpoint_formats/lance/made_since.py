@@ -81,7 +81,10 @@ def find_made_since(taken: PinnedLance, dataset: Any, storage: StorageSettings) 
         what = f"{updated:,} rows that an earlier epoch has taken were updated, or got a column,"
     else:
         return frozenset(found)
-    raise moved(f"{what} between versions {taken.at_version} and {dataset.version} of the Lance dataset {taken.uri}", _REMEDY)
+    raise moved(
+        f"{what} between versions {taken.at_version} and {dataset.version} of the Lance dataset {taken.uri}",
+        f"set source.changes: Upserts if rows are upserted (it takes changed rows, and passes over deleted ones), or {_REMEDY}",
+    )
 
 
 def has_made_since(taken: PinnedLance, fragment: Any) -> bool:

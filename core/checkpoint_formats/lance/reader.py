@@ -159,6 +159,7 @@ def find_fragments(
     on_replaced: str,
     added: AddColumns | None = None,
     before: PinnedLance | None = None,
+    is_upserted: bool = False,
 ) -> tuple[Described, PinnedLance]:
     """Return the fragments of the dataset, with those of the columns that it has (None: all), and the version that they are of.
 
@@ -166,7 +167,7 @@ def find_fragments(
     rows may be in a new one. Where rows have stable ids it is told which were made since, and fragments without such rows are
     left out. Otherwise NeedsChange(SourceChanged), unless `on_replaced` is Process, which takes all fragments that are new as new
     rows. `added`: columns that the rows get, which are not read unless they are asked for; where rows are known by being NULL
-    there, nothing else is in the way, and deletes never are.
+    there, nothing else is in the way, and deletes never are. `is_upserted`: nor is it where changed rows are taken again.
     """
     dataset, at_version = _latest(source, storage)
     schema = plain_schema(dataset.schema)
@@ -175,7 +176,9 @@ def find_fragments(
     taken = before if added is None and before is not None and before.transaction is not None else None
     done: Iterable[int] = ()
     after_version = None
-    if on_replaced == "Process":
+    if is_upserted:
+        pass
+    elif on_replaced == "Process":
         done = (taken is not None and fragments_at(taken, dataset, storage)) or ()
     elif added is None or added.only == "All":
         for number, file in known.items():
@@ -218,16 +221,18 @@ def list_fragments(
     before: PinnedLance | None,
     columns: Sequence[str] | None = None,
     added: AddColumns | None = None,
+    *,
+    takes_changes: bool = False,
 ) -> Iterator[SourceFile]:
     """Give the fragments of the dataset, for whoever looks what is new: none if its version is `before`, which was taken.
 
     Where rows have stable ids, only those that were changed since, or have rows which were made since. `columns` and `added` are
-    those of `find_fragments`; where changed rows get columns again, only those that may have such rows.
+    those of `find_fragments`; with `takes_changes`, only those that may have new or changed rows.
     """
     dataset, at_version = _latest(source, storage)
     if before is not None and before.at_version == at_version:
         return
-    if added is not None and added.only == "Changed" and before is not None and before.transaction is not None:
+    if takes_changes and before is not None and before.transaction is not None:
         changes = Changes(dataset, changed_since(before, _chosen(dataset, columns, added), None), storage)
         yield from (
             source_file_of(source.location, fragment)

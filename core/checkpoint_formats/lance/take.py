@@ -18,14 +18,19 @@ def take(source: LanceSource, of: Taking) -> tuple[Described, PinnedLance]:
     """Return what the epoch takes of the dataset's fragments, and the version that they are of."""
     launch, earlier = of.launch, of.earlier
     added = launch.operation if isinstance(launch.operation, AddColumns) else None
+    is_upserted = launch.source.changes == "Upserts"
     before = earlier.table if isinstance(earlier.table, PinnedLance) else None
     described, table = find_fragments(
-        source, of.selection.columns_to_read, of.storage, earlier.taken, launch.on_replaced, added, before
+        source, of.selection.columns_to_read, of.storage, earlier.taken, launch.on_replaced, added, before, is_upserted
     )
     known = earlier.files
     changes = None
     if added is not None and added.only == "Changed":
-        table = with_changed(table, described.schema.names, before, earlier.committed_at)
+        table = with_changed(table, described.schema.names, before, earlier.committed_at, "sink.only: Changed")
+        changes = changes_of(table, of.storage)
+    if is_upserted:
+        # A row that has changed is a new one of its key: whether the last one has come to the table does not matter.
+        table = with_changed(table, described.schema.names, before, None, "source.changes: Upserts")
         changes = changes_of(table, of.storage)
 
     def is_new(file: SourceFile) -> bool:

@@ -283,6 +283,17 @@ class Spec(Section):
             "reset.stages",
         ),
         Rule(
+            "self.source.changes == 'Fail' || self.sink.mode == 'Upsert'",
+            "changes: Upserts takes rows once more that have changed, so that the table would have them twice; set "
+            "sink.mode: Upsert",
+            "source.changes",
+        ),
+        Rule(
+            "self.source.changes == 'Fail' || self.quarantine.retry == 'Never'",
+            "with source.changes: Upserts, a row that failed is taken again when it changes; leave it out",
+            "quarantine.retry",
+        ),
+        Rule(
             f"!{is_given('inherit')} || self.stages.size() > 1",
             "only results of stages are taken over, and that of the last one is in the table of the other write; divide the "
             "steps into stages",

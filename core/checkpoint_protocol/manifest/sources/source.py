@@ -316,8 +316,20 @@ class Source(Section):
         "x is null)",
     )
 
+    changes: Literal["Fail", "Upserts"] = Field(
+        default="Fail",
+        description="For a Lance dataset: what a later epoch does if rows that an earlier epoch has taken were changed or "
+        "deleted. Fail: the write stops (see onReplaced). Upserts: it takes new rows and changed rows, for sink.mode Upsert. "
+        "Rows that were deleted stay in the table. The dataset must have stable row ids.",
+    )
+
     rules: ClassVar = (
         exactly_one_of("files", "iceberg", "lance", "kafka", "spark", "program", "union"),
+        Rule(
+            f"self.changes == 'Fail' || {is_given('lance')}",
+            "changes: Upserts applies to source.lance; leave it out",
+            "changes",
+        ),
         Rule(
             f"!{is_given('where')} || !({is_given('spark')} || {is_given('program')})",
             "where does not go with spark and program; say it in sql, or in the program",
@@ -391,6 +403,7 @@ class Source(Section):
 
     def _plain(self) -> dict[str, JsonValue]:
         plain = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        plain.pop("changes", None)  # of what an earlier epoch has taken, and no row of its own
         for member in _plain_members(plain):
             for section in member.values():
                 if isinstance(section, dict):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from checkpoint_operator.watch.cache import WriteName
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
@@ -14,7 +16,8 @@ from tests.controller.harness import World
 from tests.controller.test_triggers import ids, put_file
 from tests.controller.test_triggers_of_pipelines import stages, stages_begun, world
 from tests.support.driver_threads import Killed
-from tests.support.pipelines import CALLS, FAILING, STAGES
+from tests.support.pipelines import CALLS, FAILING, STAGES, TABLE
+from tests.support.places import IcebergPlace
 from tests.support.waiting import until
 from tests.support.writes import write_inputs
 
@@ -154,3 +157,24 @@ def test_rows_that_fail_in_whichever_stage_are_counted_together_and_told_in_one_
     commit = Ledger(world.store(), EpochKey(world.status.write_uid or "", 1)).commits.read_commit()
     assert commit is not None
     assert (commit.rows_quarantined, commit.rows_quarantined_before, commit.rows_written) == (3, 3, 194)
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_an_object_takes_over_what_another_one_of_its_namespace_has_made(world: World, source: Path, *, is_deleted: bool) -> None:
+    """Records are signed anew: each write has its own key."""
+    world.apply(source, stages=stages(), deletionPolicy="Retain")
+    world.until_committed()
+    former = world.key
+    if is_deleted:
+        world.delete()
+    CALLS.clear()
+    assert isinstance(world.place, IcebergPlace)
+    place = replace(world.place, name=f"{world.place.name}_heir")
+    place.create(TABLE)
+    world.key = WriteName("default", "heir")
+
+    world.apply(source, stages=stages(), sink=place.sink(), inherit=former.name)
+    world.until_committed()
+
+    assert {stage: CALLS[stage, 1] for stage in STAGES} == {"first": 0, "second": 0, "third": 200}
+    assert sorted(row["id"] for row in place.rows()) == list(range(200))

@@ -150,21 +150,27 @@ def test_rows_that_changed_and_new_rows_are_computed_and_no_others(place: LanceP
     assert vectors.CALLED == []
 
 
-def test_a_value_that_was_replaced_in_place_is_a_change(place: LancePlace) -> None:
-    """Lance does not count it as a change of the row."""
-    model = Model(place)
-    run(place, manifest_of(place))
+def replace_in_place(place: LancePlace) -> list[int]:
+    """Give two rows another text where they are; return their ids. Lance does not count it as a change of the rows."""
     dataset = place.dataset()
-    ids = dataset.get_fragment(1).scanner(columns=["id"], with_row_id=True).to_table().slice(3, 2)
-    texts = pa.table({"_rowid": ids["_rowid"], "text": ["in place"] * 2})
+    rows = dataset.get_fragment(1).scanner(columns=["id"], with_row_id=True).to_table().slice(3, 2)
+    texts = pa.table({"_rowid": rows["_rowid"], "text": ["in place"] * 2})
     fragment, fields = dataset.get_fragment(1).update_columns(texts, left_on="_rowid", right_on="_rowid")
     operation = lance.LanceOperation.Update(updated_fragments=[fragment], fields_modified=fields)
     lance.LanceDataset.commit(place.uri, operation, read_version=dataset.version)
-    model.texts |= dict.fromkeys(ids["id"].to_pylist(), "in place")
+    ids: list[int] = rows["id"].to_pylist()
+    return ids
+
+
+def test_a_value_that_was_replaced_in_place_is_a_change(place: LancePlace) -> None:
+    model = Model(place)
+    run(place, manifest_of(place))
+    ids = replace_in_place(place)
+    model.texts |= dict.fromkeys(ids, "in place")
 
     assert isinstance(run(place, manifest_of(place, 2)).outcome, Finish)
 
-    assert sorted(vectors.CALLED) == ids["id"].to_pylist()
+    assert sorted(vectors.CALLED) == ids
     assert model.copies() == model.texts
 
 
@@ -203,6 +209,21 @@ def test_a_changed_row_that_is_moved_before_the_commit_is_computed_again(place: 
     assert isinstance(run(place, manifest_of(place, 4)).outcome, Finish)
     assert sorted(vectors.CALLED) == sorted(changed)
     assert model.copies() == model.texts
+
+
+def test_a_column_that_all_rows_get_before_the_commit_is_no_change(place: LancePlace) -> None:
+    """To Lance it is one of each row."""
+    model = Model(place)
+    names = Effects()
+    run(place, manifest_of(place), names)
+    model.do("update", 4)
+    run(place, manifest_of(place, 2), Effects(names.names.index(SHOWN), kill=lambda: model.do("fill", 0)))
+    assert model.copies() == model.texts
+    model.do("note", 3)
+
+    assert isinstance(run(place, manifest_of(place, 3)).outcome, Finish)
+
+    assert vectors.CALLED == []
 
 
 @pytest.mark.slow
@@ -310,9 +331,11 @@ def test_a_look_finds_fragments_with_changed_rows_and_not_the_write_s_own_column
     model.do("fill", 0)
     assert new_input(place, manifest) == []
 
-    model.do("update", 3)
-
+    replace_in_place(place)
     assert len(new_input(place, manifest)) == 1
+
+    model.do("update", 3)
+    assert len(new_input(place, manifest)) == 2
 
 
 def new_input(place: LancePlace, manifest: CheckpointedWrite) -> list[FoundItem]:

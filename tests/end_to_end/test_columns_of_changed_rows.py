@@ -214,14 +214,16 @@ def test_a_changed_row_that_is_moved_before_the_commit_is_computed_again(place: 
 def test_a_column_that_all_rows_get_before_the_commit_is_no_change(place: LancePlace) -> None:
     """To Lance it is one of each row."""
     model = Model(place)
+    run(place, manifest_of(place))
     names = Effects()
-    run(place, manifest_of(place), names)
     model.do("update", 4)
-    run(place, manifest_of(place, 2), Effects(names.names.index(SHOWN), kill=lambda: model.do("fill", 0)))
+    run(place, manifest_of(place, 2), names)
+    model.do("update", 5)
+    run(place, manifest_of(place, 3), Effects(names.names.index(SHOWN), kill=lambda: model.do("fill", 0)))
     assert model.copies() == model.texts
     model.do("note", 3)
 
-    assert isinstance(run(place, manifest_of(place, 3)).outcome, Finish)
+    assert isinstance(run(place, manifest_of(place, 4)).outcome, Finish)
 
     assert vectors.CALLED == []
 

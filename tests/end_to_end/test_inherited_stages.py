@@ -17,8 +17,11 @@ from checkpoint_control.loop.looks import listing_of
 from checkpoint_control.loop.reconcile import Round
 from checkpoint_control.pipelines.inherited import parent_of
 from checkpoint_control.pipelines.shown import plan_stages
+from checkpoint_control.views.inspection import Inspector
+from checkpoint_control.views.tracing import trace_forward
 from checkpoint_control.writes.deletion import Deleted, delete_write
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.writes import list_stages
 from tests.end_to_end.test_pipelines import after, assert_as_from_scratch, has_failed, in_the_middle_of
 from tests.support.crashes import Effects
@@ -78,6 +81,12 @@ def test_stages_that_are_done_are_taken_over_and_the_last_one_is_computed(lab: P
     assert calls() == {"first": 0, "second": 0, "third": len(lab.ids)}
     assert_as_from_scratch(heir)
     assert len(heir.place.keys()) == 1
+    inspector = Inspector(heir.store, shows_rows=True)
+    assert len(inspector.read_epoch(EpochKey(heir.uid(), 1)).stages) == 2
+    assert inspector.reader.strays == []
+    for row in heir.ids:
+        traced = trace_forward(heir.manifest, heir.store, *heir.place_of(row))
+        assert list(dict.fromkeys(one.stage for one in traced.segments)) == list(STAGES)
 
 
 def test_rows_that_an_unfinished_stage_has_sealed_are_taken_over(lab: PipelineLab) -> None:

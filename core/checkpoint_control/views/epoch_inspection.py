@@ -98,7 +98,7 @@ def records_of(
 ) -> set[str]:
     """Return every path of the epoch that is a record's, or that holds what records name."""
     kinds = (at.launch, at.target, at.closed, at.plan, at.output, at.failure, at.input_since, at.progress)
-    paths = {at.input, at.deleted, at.cleaned, at.commit_record, *(at.claim(index) for index in claims)}
+    paths = {at.input, at.deleted, at.cleaned, at.inherited, at.commit_record, *(at.claim(index) for index in claims)}
     paths |= {path_of(number) for number in numbers for path_of in kinds}
     paths |= {path for path in listed for number in numbers if layout.number_of(path, at.works(number)) is not None}
     paths |= {path for path in listed for number in numbers if layout.memo_of(path, at.memos(number)) is not None}

@@ -166,15 +166,15 @@ def test_keys_of_which_the_table_has_none_are_deleted_by_a_snapshot_without_file
     assert len(here.place.keys()) == 1
 
 
-def test_rows_with_new_keys_only_are_added_and_those_that_are_ton_read_stay(on_read: World) -> None:
-    on_read.place.append(rows_of([*those(range(5), "old"), (0, "old twin")]))
+def test_rows_with_new_keys_only_are_added_and_those_that_are_there_stay(here: World) -> None:
+    here.place.append(rows_of([*those(range(5), "old"), (0, "old twin")]))
 
-    on_read.upsert(rows_of(those(range(3, 6), "new")), rows_of([*those(range(6, 9), "new"), (0, "new")]), sink=IGNORE)
+    here.upsert(rows_of(those(range(3, 6), "new")), rows_of([*those(range(6, 9), "new"), (0, "new")]), sink=IGNORE)
 
-    assert on_read.rows() == sorted([*those(range(5), "old"), (0, "old twin"), *those(range(5, 9), "new")], key=repr)
-    on_read.upsert(rows_of([(9, "newer")]), sink=IGNORE)
-    assert on_read.said()[0] == "append"
-    assert (9, "newer") in on_read.rows()
+    assert here.rows() == sorted([*those(range(5), "old"), (0, "old twin"), *those(range(5, 9), "new")], key=repr)
+    here.upsert(rows_of([(9, "newer")]), sink=IGNORE)
+    assert here.said()[0] == "append"
+    assert (9, "newer") in here.rows()
 
 
 def test_an_upsert_into_a_table_without_rows_appends(here: World) -> None:
@@ -365,13 +365,13 @@ def test_rows_that_share_a_key_stop_the_write_and_the_last_counts_once_that_is_s
     assert again.observer.current_ledger.attempts.list_attempts() == [1]
 
 
-def test_with_last_and_ignore_only_the_last_row_of_a_new_key_is_added(on_read: World) -> None:
-    on_read.place.append(rows_of([(1, "old")]))
+def test_with_last_and_ignore_only_the_last_row_of_a_new_key_is_added(here: World) -> None:
+    here.place.append(rows_of([(1, "old")]))
     last = {**IGNORE, "onDuplicate": "Last", "orderBy": "text"}
 
-    on_read.upsert(rows_of([(1, "a"), (1, "b"), (2, "a"), (2, "b")]), rows_of([(2, "c"), (3, "a")]), sink=last)
+    here.upsert(rows_of([(1, "a"), (1, "b"), (2, "a"), (2, "b")]), rows_of([(2, "c"), (3, "a")]), sink=last)
 
-    assert on_read.rows() == [(1, "old"), (2, "c"), (3, "a")]
+    assert here.rows() == [(1, "old"), (2, "c"), (3, "a")]
 
 
 # --- tables that are refused ----------------------------------------------------------------------------------------------
@@ -382,10 +382,8 @@ def test_with_last_and_ignore_only_the_last_row_of_a_new_key_is_added(on_read: W
     ("properties", "when_matched", "said"),
     [
         ({"format-version": "1"}, "Update", "has format version 1, which has no deletes of rows"),
-        ({"write.merge.mode": "copy-on-write"}, "Ignore", "says write.merge.mode: copy-on-write"),
-        ({"write.update.mode": "copy-on-write"}, "Ignore", "says write.update.mode: copy-on-write"),
     ],
-    ids=["format-1", "merge", "update"],
+    ids=["format-1"],
 )
 def test_tables_that_want_it_otherwise_are_refused_with_the_way_out(
     bare: World, properties: dict[str, str], when_matched: str, said: str
@@ -400,12 +398,7 @@ def test_tables_that_want_it_otherwise_are_refused_with_the_way_out(
     assert f"the table {bare.place.catalog}.{bare.place.name} {said}" in done.outcome.message
     assert "sink.mode: Upsert" in done.outcome.message
     with bare.place.table().transaction() as transaction:
-        if "format-version" in properties:
-            transaction.upgrade_table_version(2)
-        elif "write.update.mode" in properties:
-            transaction.remove_properties(*properties)
-        else:
-            transaction.set_properties(dict.fromkeys(properties, "merge-on-read"))
+        transaction.upgrade_table_version(2)
     assert isinstance(drive(reconciler_for(manifest, bare.place)).outcome, Finish), "the way out is one"
 
 
@@ -646,8 +639,7 @@ def test_any_sequence_of_upserts_and_appends_of_others_in_between_is_what_it_is_
     world = World(place, folder / "input", WAYS[way])
     world.create(BY_TEXT)
     model: list[Row] = []
-    for given_kind, given_rows, theirs in steps:
-        kind = "update" if way == "copy-on-write" and given_kind == "ignore" else given_kind
+    for kind, given_rows, theirs in steps:
         rows: list[Row] = list(given_rows)
         if kind == "append":
             place.append(rows_of(rows))

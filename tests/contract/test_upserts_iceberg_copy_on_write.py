@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -34,10 +35,12 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from checkpoint_commit.iceberg.changes.merges import done_merges, named_staged, read_merged, with_rest
 from checkpoint_control.decision.actions import BeginStage, EndStage, Finish, Stall
 from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.records import IcebergDeletes, IcebergRewrite
-from tests.support.iceberg_upserts import BY_TEXT, COPY_ON_WRITE, DELETE, World, rows_of, stages_of, step_until, those
+from tests.support.iceberg_upserts import BY_TEXT, COPY_ON_WRITE, DELETE, IGNORE, World, rows_of, stages_of, step_until, those
 from tests.support.places import IcebergPlace, on_disk
 from tests.support.position_deletes import delete_by_value, delete_first_row
 from tests.support.writes import drive, reconciler_for
@@ -104,9 +107,12 @@ def test_a_table_of_format_version_1_is_upserted_too(bare: World) -> None:
     bare.upsert(rows_of(those(range(3, 12), "IT")))
     bare.upsert(rows_of([(1, "a"), (1, "b")]), sink={"onDuplicate": "Last", "orderBy": "text"})
     bare.upsert(rows_of([(2, "gone"), (8, "gone")]), sink=DELETE)
+    bare.upsert(rows_of([(4, "not taken"), (2, "US"), (5, "not taken")]), sink=IGNORE)
 
     assert bare.place.table().format_version == 1
-    assert bare.rows() == sorted([(0, "DE"), (1, "b"), *((number, "IT") for number in (*range(3, 8), *range(9, 12)))], key=repr)
+    assert bare.rows() == sorted(
+        [(0, "DE"), (1, "b"), (2, "US"), *((number, "IT") for number in (*range(3, 8), *range(9, 12)))], key=repr
+    )
 
 
 @pytest.mark.parametrize("when_matched", ["Update", "Delete"])
@@ -328,6 +334,83 @@ def test_what_merges_of_both_ways_have_found_is_in_one_snapshot(here: World, fir
     assert here.rows() == sorted(expected, key=repr)
     said = here.said()[1]
     assert (said["deleted-data-files"], said["added-position-delete-files"]) == ("1", "1")
+
+
+# --- rows of staged files that are left out -----------------------------------------------------------------------------------
+
+
+def test_staged_files_are_written_anew_without_the_rows_that_all_merges_have_named(here: World) -> None:
+    here.place.append(rows_of(those(range(5), "old")))
+    begun = here.begin(rows_of(those(range(3, 9), "new")), rows_of(those(range(9, 12), "new")), sink=IGNORE)
+    names = [step_until(begun, EndStage)]
+    for theirs in (7, 8):
+        here.place.append(rows_of([(theirs, "theirs")]))
+        names += [step_until(begun, EndStage) for _ in range(2)]
+    here.place.append(rows_of([(11, "theirs")]))
+
+    assert isinstance(drive(begun).outcome, Finish)
+
+    new = [(number, "new") for number in (5, 6, 9, 10)]
+    assert here.rows() == sorted([*those(range(5), "old"), *new, *((number, "theirs") for number in (7, 8, 11))], key=repr)
+    assert [name.rpartition("-")[0].startswith("rewrite-staged") for name in names] == [False, False, True, False, True]
+    operation, said = here.said()
+    assert (operation, said["added-data-files"], said["added-records"]) == ("append", "2", "4")
+    assert here.delete_files() == []
+    paths = set(here.place.data_files())
+    staged = {
+        path for seal in begun.observer.current_ledger.chains.counted_seals([1]) for file in seal.files for path in file.paths
+    }
+    assert not paths & staged, "both had rows that are left out"
+
+
+def test_a_staged_file_of_which_no_row_is_new_is_left_out(here: World) -> None:
+    here.place.append(rows_of(those(range(5), "old")))
+
+    here.upsert(rows_of(those(range(3), "new")), sink=IGNORE)
+
+    assert here.rows() == those(range(5), "old")
+    assert len(here.place.data_files()) == 1
+    assert len(here.place.keys()) == 1
+
+
+def test_rows_are_left_out_by_their_positions_once_the_table_asks_for_that(here: World) -> None:
+    here.place.append(rows_of(those(range(5), "old")))
+    begun = here.begin(rows_of(those(range(3, 9), "new")), sink=IGNORE)
+    assert step_until(begun, EndStage).startswith("merge-")
+    assert step_until(begun, EndStage).startswith("rewrite-staged-")
+    with here.place.table().transaction() as transaction:
+        transaction.set_properties({"write.merge.mode": "merge-on-read"})
+
+    assert isinstance(drive(begun).outcome, Finish)
+
+    assert here.rows() == sorted([*those(range(5), "old"), *those(range(5, 9), "new")], key=repr)
+    assert len(here.delete_files()) == 1
+
+
+@pytest.mark.parametrize("broken", ["not all rows", "another file's deletes", "what no merge names"])
+def test_results_that_do_not_leave_out_what_merges_have_named_are_refused(here: World, broken: str) -> None:
+    here.place.append(rows_of(those(range(5), "old")))
+    begun = here.begin(rows_of(those(range(3, 9), "new")), sink=IGNORE)
+    step_until(begun, EndStage)
+    step_until(begun, EndStage)
+    merge, rest = sorted(stages_of(begun), key=lambda stage: stage.key.stage)
+    ledger = replace(rest, key=rest.key.of_stage(""))
+    done = done_merges(ledger)
+    merged = read_merged(ledger, done[next(iter(done))], done)
+    named = dict(named_staged(merged, lambda path: True))
+    assert with_rest(ledger, merged, named) is not None
+    match broken:
+        case "not all rows":
+            named = {path: names | {"/more.parquet"} for path, names in named.items()}
+        case "another file's deletes":
+            named = dict.fromkeys(named, frozenset({"/other.parquet"}))
+        case _:
+            named = {}
+
+    with pytest.raises(NeedsChange, match="do not take the place") as caught:
+        with_rest(ledger, merged, named)
+    assert caught.value.reason == reasons.STAGED_RESULT_REFUSED
+    assert merge.key.stage in merged.stages
 
 
 # --- deletes of others ------------------------------------------------------------------------------------------------------

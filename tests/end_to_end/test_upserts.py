@@ -34,6 +34,7 @@ from tests.support.writes import drive, manifest_for, reconciler_for
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 UPSERT: dict[str, Any] = {"mode": "Upsert", "upsertKeys": ["id"]}
+IGNORE: dict[str, Any] = {**UPSERT, "whenMatched": "Ignore"}
 WAYS = ("merge-on-read", "copy-on-write")
 STAGES = {"merge-on-read": "merge", "copy-on-write": "rewrite"}
 Rows = list[tuple[int, str]]
@@ -68,14 +69,16 @@ EXPECTED: Rows = sorted(
         *((number, "new") for number in (*range(5, 20), *range(28, 35))),
     ]
 )
+#: With whenMatched: Ignore.
+NOT_MATCHED: Rows = [*((number, "old") for number in range(30)), *((number, "new") for number in range(30, 35))]
 
 
 def rows_in(place: IcebergPlace) -> Rows:
     return sorted((row["id"], row["text"]) for row in place.rows())
 
 
-def run_until_death(place: IcebergPlace, source: Path, effects: Effects) -> bool:
-    manifest = manifest_for(place, source, sink=UPSERT)
+def run_until_death(place: IcebergPlace, source: Path, effects: Effects, sink: dict[str, Any] = UPSERT) -> bool:
+    manifest = manifest_for(place, source, sink=sink)
     store = open_store(place.checkpoint_uri, place.settings)
     drivers = DirectDrivers(store, place.settings)
     try:
@@ -89,24 +92,25 @@ def run_until_death(place: IcebergPlace, source: Path, effects: Effects) -> bool
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize(("sink", "expected"), [(UPSERT, EXPECTED), (IGNORE, NOT_MATCHED)], ids=["update", "ignore"])
 def test_a_death_around_each_effect_of_the_runner_leaves_one_upsert_with_every_key_once(
-    tmp_path: Path, request: pytest.FixtureRequest, way: str, version: int
+    tmp_path: Path, request: pytest.FixtureRequest, way: str, version: int, sink: dict[str, Any], expected: Rows
 ) -> None:
     catalog = request.getfixturevalue("rest_catalog") if version == 3 else None
     source, effects = write_input(tmp_path / "in"), Effects()
-    assert not run_until_death(make(tmp_path / "clean", way, catalog), source, effects)
+    assert not run_until_death(make(tmp_path / "clean", way, catalog), source, effects, sink)
     assert "swap" in effects.names
     assert any(f"/stages/{STAGES[way]}-" in name for name in effects.names)
 
     for point, name in enumerate(effects.names):
         for after in (False, True):
             place = make(tmp_path / f"{point}-{after}", way, catalog)
-            assert run_until_death(place, source, Effects(point, after)), (name, after)
+            assert run_until_death(place, source, Effects(point, after), sink), (name, after)
 
-            ended = drive(reconciler_for(manifest_for(place, source, sink=UPSERT), place))
+            ended = drive(reconciler_for(manifest_for(place, source, sink=sink), place))
 
             assert isinstance(ended.outcome, Finish), (name, after, ended.outcome)
-            assert rows_in(place) == EXPECTED, (name, after)
+            assert rows_in(place) == expected, (name, after)
             assert len(place.keys()) == 1, (name, after)
 
 

@@ -129,7 +129,7 @@ def test_any_history_of_upserts_and_of_what_spark_does_in_between_is_what_the_mo
     for _ in range(5):
         model.insert_by_spark()
     model.check("begin")
-    kinds = ["update", "delete", "last", *(["ignore"] if way == "merge-on-read" else [])]
+    kinds = ["update", "delete", "last", "ignore"]
 
     for step in range(STEPS):
         kind = chance.choice(["insert", "delete by spark", "compact", *kinds, *kinds])

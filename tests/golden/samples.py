@@ -812,6 +812,20 @@ SAMPLES: Final[dict[str, Record]] = {
             )
         }
     ),
+    "launch-that-rewrites-staged-files": _LAUNCH.model_copy(
+        update={
+            "operation": Merge(
+                keys=("id",),
+                when_matched="Ignore",
+                on_duplicate="Fail",
+                order_by=None,
+                attempts=(1,),
+                since=7,
+                rewrites=True,
+                found_by=("merge-5", "merge-7-5"),
+            )
+        }
+    ),
     "seal-of-a-merge-that-rewrites": _SEAL.model_copy(
         update={
             "files": (

@@ -480,7 +480,6 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "contract/test_upserts_iceberg.py::test_tables_that_want_it_otherwise_are_refused_with_the_way_out": (
         "which has no deletes of rows, and sink.mode: Upsert makes some: upgrade it to version 2",
-        "leaves rows out by position deletes: set it to merge-on-read, or remove it",
     ),
     "contract/test_upserts_iceberg_copy_on_write.py::test_equality_deletes_of_what_was_written_anew_stop_the_write_by_name": (
         "rewrite its data files (rewrite_data_files of Spark or Flink applies the deletes), and have the commit tried again",

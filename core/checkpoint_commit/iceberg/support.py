@@ -100,11 +100,6 @@ def _why_not_upserted(operation: Upsert | Merge, metadata: TableMetadata) -> str
             f"has the column {min(taken)!r}, whose name is that of a column of row lineage in format version 3, which "
             "sink.mode: Upsert writes beside it: rename the column"
         )
-    if name is not None and operation.when_matched == "Ignore":
-        return (
-            f"says {name}: copy-on-write, and sink.mode: Upsert with whenMatched: Ignore leaves rows out by position deletes: "
-            "set it to merge-on-read, or remove it"
-        )
     return None
 
 

@@ -13,7 +13,7 @@ from checkpoint_commit.iceberg.target import refuse_columns_of_upsert
 from checkpoint_commit.outcomes import CommitOutcome, Rejected, TryLater
 from checkpoint_commit.ports import NeedsStage, StageOutdated
 from checkpoint_commit.results import Results
-from checkpoint_commit.sinks.merges import MergingSink, Wanted, spec_of_merge
+from checkpoint_commit.sinks.merges import MergingSink, Wanted, name_of_rest, spec_of_merge
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sink import Sink as SinkSpec
@@ -56,19 +56,31 @@ class UpsertSink(MergingSink[_TableT]):
             return None
         seen = table.see_merges(state, ledger)
         change.merged = seen.merged
+        rewrites = table.rewrites(state, change.operation)
+        found_by: tuple[str, ...] = ()
         if seen.unread is None:
-            return None
+            assert seen.merged is not None
+            named = iceberg_merges.named_staged(seen.merged, change.staged.names) if rewrites else {}
+            if not named:
+                return None
+            if (rest := iceberg_merges.with_rest(ledger, seen.merged, named)) is not None:
+                change.merged = rest
+                return None
+            found_by = seen.merged.stages
         # What rows are ordered by may have been edited since they were staged.
         _checked(table.describe(), self.inner.spec)
-        rewrites = table.rewrites(state, change.operation)
+        # Rows of staged files are named by their positions first: many data files may have the keys of one.
+        at_once = rewrites and change.operation.when_matched != "Ignore"
+        name = name_of_rest(found_by) if found_by else iceberg_merges.stage_name(seen.head, seen.since, rewrites=at_once)
         wanted = Wanted(
-            name=iceberg_merges.stage_name(seen.head, seen.since, rewrites=rewrites),
+            name=name,
             since=seen.since,
             derive=partial(_spec_of_merge, seen.head),
             pin_source=partial(_pinned, table, seen.head),
             moved=f"the table {self.title} had new data files",
             last=f"by {seen.moved_by}",
-            rewrites=rewrites,
+            rewrites=at_once or bool(found_by),
+            found_by=found_by,
         )
         return self.ask(ledger, results, change.operation, wanted)
 

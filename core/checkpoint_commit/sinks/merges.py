@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -39,13 +40,22 @@ def spec_of_merge(source: Source, spec: Spec) -> Spec:
     return spec.model_copy(update=changed)
 
 
+def name_of_rest(found_by: Iterable[str]) -> str:
+    """Return the name of the stage that writes staged files anew without the rows that these stages have named.
+
+    The names are in it by their hash: what other stages have found is left out by another one.
+    """
+    digest = hashlib.sha256("\n".join(found_by).encode()).hexdigest()
+    return f"rewrite-staged-{digest[:32]}"
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """A merge that a commit needs before it can be made.
 
     `since`: what an earlier merge has read, on which it goes on. `derive` and `pin_source` are the stage's. `moved` and `last`
     say that the table has moved since the last merge, and by what, in case it does so again and again. `rewrites`: data files
-    with rows that go are written anew (copy-on-write).
+    with rows that go are written anew (copy-on-write). `found_by`: see Merge.
     """
 
     name: str
@@ -55,6 +65,7 @@ class Wanted:
     moved: str
     last: str
     rewrites: bool = False
+    found_by: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -84,13 +95,15 @@ class MergingSink(Generic[_TableT]):
     def ask(self, ledger: Ledger, results: Results, upsert: Upsert, wanted: Wanted) -> NeedsStage | Rejected:
         """Ask for a merge; or say that the table has moved after too many of them."""
         asked = self._asked.setdefault(ledger.key, set())
-        if wanted.name not in asked and len(asked) >= _MOST_MERGES:
+        # One that searches nothing follows on a merge, and is none by itself.
+        if not wanted.found_by and wanted.name not in asked and len(asked) >= _MOST_MERGES:
             return Rejected(
                 reasons.COMMIT_CONTENDED,
                 f"{wanted.moved} after each of {_MOST_MERGES} merges, at last {wanted.last}: stop for a while what appends to it "
                 "or rewrites its files, and have the commit tried again",
             )
-        asked.add(wanted.name)
+        if not wanted.found_by:
+            asked.add(wanted.name)
         launch = ledger.attempts.read_launch(results.attempts)
         assert launch is not None
         merge = Merge(
@@ -101,6 +114,7 @@ class MergingSink(Generic[_TableT]):
             attempts=(*launch.counted, results.attempts),
             since=wanted.since,
             rewrites=wanted.rewrites,
+            found_by=wanted.found_by,
         )
         return NeedsStage(Stage(wanted.name, wanted.derive, MergeSink(self.inner), wanted.pin_source, operation=merge))
 

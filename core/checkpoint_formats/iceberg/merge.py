@@ -7,8 +7,8 @@ already; where staged rows may be deleted again, those of the staged files too. 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
@@ -28,11 +28,14 @@ from checkpoint_formats.iceberg.reader import IcebergReader
 from checkpoint_formats.iceberg.stager import IcebergStager
 from checkpoint_formats.merging.keys import Keys, Placed, PutPart, Wanted, make_keys
 from checkpoint_formats.merging.reading import DELETED_ROWS, Positions, by_path, numbers_of, whole
-from checkpoint_formats.port import Reader
+from checkpoint_formats.merging.sources import RewritingReader
+from checkpoint_formats.port import Chunk, Reader, WrappingReader
+from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol.identity import STAGED_FOLDER_PREFIX, EpochKey, new_token
 from checkpoint_protocol.manifest.where import parse_where
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import (
+    DeleteFile,
     IcebergDeletes,
     IcebergFile,
     IcebergRewrite,
@@ -86,10 +89,22 @@ class IcebergMerge:
         again = [as_source(file) for file in staged if isinstance(file, IcebergFile)] if is_read_again else []
         return (*found, *again)
 
+    def files_to_rewrite(
+        self, staged: Sequence[StagedFile], left_out: Mapping[str, Sequence[StagedFile]]
+    ) -> tuple[SourceFile, ...]:
+        """Return those of the staged files that have rows to leave out: as data files with deletes."""
+        of_table = (file for file in staged if isinstance(file, IcebergFile) and file.path in left_out)
+        return tuple(as_source(file, tuple(map(_delete_file, left_out[file.path]))) for file in of_table)
 
-def as_source(file: IcebergFile) -> SourceFile:
+
+def _delete_file(file: StagedFile) -> DeleteFile:
+    assert isinstance(file, IcebergDeletes)
+    return DeleteFile(path=file.path, format="parquet" if file.content_offset is None else "puffin")
+
+
+def as_source(file: IcebergFile, deletes: tuple[DeleteFile, ...] = ()) -> SourceFile:
     """Return a staged file as one that is read."""
-    known = IcebergSourceFile(spec_id=file.spec_id, partition=file.partition, deletes=())
+    known = IcebergSourceFile(spec_id=file.spec_id, partition=file.partition, deletes=deletes)
     return SourceFile(path=file.path, etag="", size_bytes=file.size_bytes, unit="rows", end=file.rows, iceberg=known)
 
 
@@ -192,6 +207,29 @@ class PositionDeletesStager:
 #
 # They are written under the schema that the old ones were read by, and say that they lie in the same partition of the same spec.
 # In format 3 their rows have the ids, and the sequence numbers of their last update, that they had before.
+
+
+@dataclass(frozen=True, slots=True)
+class _WithDeletedRows(WrappingReader):
+    """Reads data files with the rows that are deleted."""
+
+    inner: Reader
+
+    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
+        assert file.iceberg is not None
+        bare = replace(file, iceberg=file.iceberg.model_copy(update={"deletes": ()}))
+        return self.inner.read(bare, piece, schema, sizing)
+
+
+def rest_reader(table: PinnedIceberg, storage: StorageSettings) -> RewritingReader:
+    """Return the reader of staged files that are written anew without the rows that their deletes name."""
+    reader = IcebergReader(table, SourceFiles(storage), None)
+
+    def rows_to_delete(file: SourceFile, _: Range) -> Positions:
+        deleted = reader.deleted_rows(file)
+        return np.empty(0, np.int64) if deleted is None else deleted.astype(np.int64)
+
+    return RewritingReader(_WithDeletedRows(reader), rows_to_delete, columns_of_rewrites(table))
 
 
 def columns_of_rewrites(table: PinnedIceberg) -> pa.Schema:

@@ -7,7 +7,7 @@ column's values that tell which fragments may have a key, so that each is read.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -92,6 +92,11 @@ class LanceMerge:
         done = {identity_of(fragment) for fragment in earlier.get_fragments()} if earlier is not None else set()
         fragments = open_pinned(self.table, self.storage).get_fragments()
         return tuple(source_file_of(self.table.uri, fragment) for fragment in fragments if identity_of(fragment) not in done)
+
+    def files_to_rewrite(
+        self, staged: Sequence[StagedFile], left_out: Mapping[str, Sequence[StagedFile]]
+    ) -> tuple[SourceFile, ...]:
+        raise AssertionError("all rows of staged fragments are committed")
 
 
 # Stage what a merge has found: Lance files of numbers of rows, one for each fragment that has some, beside the data files.

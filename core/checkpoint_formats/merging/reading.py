@@ -29,6 +29,17 @@ _MOST_ROWS: Final = 1 << 16
 Positions = np.ndarray[Any, np.dtype[np.int64]]
 
 
+@dataclass(frozen=True, slots=True)
+class WholeFiles(WrappingReader):
+    """Reads files of which each is done by one task: what is made of one would else be in several files."""
+
+    inner: Reader
+
+    def align(self, file: SourceFile, position: int, slack: int) -> int:
+        assert file.end is not None
+        return file.end
+
+
 @dataclass(slots=True)
 class MatchingReader(WrappingReader):
     """Gives where rows lie that are to be deleted, instead of the rows of an inner reader.

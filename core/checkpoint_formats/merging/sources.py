@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, assert_never
 
@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from checkpoint_formats.merging.keys import Keys, PutPart
-from checkpoint_formats.merging.reading import MatchingReader, Positions, numbers_of
-from checkpoint_formats.port import Chunk, WrappingReader
+from checkpoint_formats.merging.reading import Positions, numbers_of
+from checkpoint_formats.port import Chunk, Reader, WrappingReader
 from checkpoint_formats.readers import reader_for
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.nested import no_rows
@@ -32,19 +32,21 @@ _PATH: Final = pa.dictionary(pa.int32(), pa.string())
 class RewritingReader(WrappingReader):
     """Gives the rows of files that have rows to be deleted, as `file_path`, `stays` and `row`, and none of other files.
 
-    `rows`: the columns of a row, all that the table has. Rows that are deleted already are not given.
+    `rows`: the columns of a row, all that the table has. Rows that are deleted already are not given. `rows_to_delete` returns
+    the numbers of the rows of a file that are to be deleted, rising.
     """
 
-    inner: MatchingReader
+    inner: Reader
+    rows_to_delete: Callable[[SourceFile, Range], Positions]
     rows: pa.Schema
 
     def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
         # Matched as a whole, also where only the rest is left to be read: all its segments write it anew, or none does.
-        gone = self.inner.rows_to_delete(file, Range(file=piece.file, start=0, end=file.end))
+        gone = self.rows_to_delete(file, Range(file=piece.file, start=0, end=file.end))
         if not len(gone):
             yield Chunk(_batch(file.path, no_rows(self.rows), pa.array([], pa.bool_())), *_ends(piece))
             return
-        for chunk in self.inner.inner.read(file, piece, self.rows, sizing):
+        for chunk in self.inner.read(file, piece, self.rows, sizing):
             stays = pa.array(~_are_in(numbers_of(chunk).to_numpy(), gone))
             yield Chunk(_batch(file.path, chunk.batch, stays), chunk.start, chunk.end, chunk.kept)
 
@@ -83,6 +85,11 @@ class MergeSource(Protocol):
 
     def files_to_merge(self, keys: MergeKeysRecord, staged: Sequence[StagedFile]) -> tuple[SourceFile, ...]:
         """Return the files that are read."""
+
+    def files_to_rewrite(
+        self, staged: Sequence[StagedFile], left_out: Mapping[str, Sequence[StagedFile]]
+    ) -> tuple[SourceFile, ...]:
+        """Return those of the staged files that have rows to leave out. `left_out`: by their paths, the files that name these."""
 
 
 def merge_source_for(source: Source, tables: Sequence[PinnedTable | None], merge: Merge, storage: StorageSettings) -> MergeSource:

@@ -95,7 +95,8 @@ def test_of_a_file_with_rows_that_go_all_rows_are_given_also_where_only_the_rest
     few = 5_000
     file = SourceFile(path=FILE.path, etag="", size_bytes=1, unit="rows", end=few)
     with ExitStack() as resources:
-        rewriting = RewritingReader(reader([5, 17, -1], resources), SCHEMA)
+        matching = reader([5, 17, -1], resources)
+        rewriting = RewritingReader(matching.inner, matching.rows_to_delete, SCHEMA)
         for start in (0, 100, few - 5):
             chunks = list(rewriting.read(file, Range(file=0, start=start, end=few), SCHEMA, BatchSizing(1.0)))
 
@@ -108,7 +109,8 @@ def test_of_a_file_with_rows_that_go_all_rows_are_given_also_where_only_the_rest
 
 def test_of_a_file_without_rows_that_go_nothing_is_given() -> None:
     with ExitStack() as resources:
-        rewriting = RewritingReader(reader([-1, 10], resources), SCHEMA)
+        matching = reader([-1, 10], resources)
+        rewriting = RewritingReader(matching.inner, matching.rows_to_delete, SCHEMA)
         (chunk,) = rewriting.read(FILE, Range(file=0, start=0, end=ROWS), SCHEMA, BatchSizing(1.0))
 
         assert (chunk.batch.num_rows, chunk.start, chunk.end) == (0, 0, ROWS)

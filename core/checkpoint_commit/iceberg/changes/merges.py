@@ -7,6 +7,11 @@
 Which of the two ways is in the name, so that all attempts of a stage, which may share a data file, go the same one, whatever
 becomes of the table's properties. Merges of both ways may follow each other: a data file is read by one of them.
 
+What a merge finds for `whenMatched: Ignore` are rows of staged files, which any data file of the table may have the keys of. So
+it names them by their positions in any case. Where the table asks for copy-on-write, one more stage follows before the commit:
+
+    rewrite-staged-<hash>       writes the staged files anew without the rows that the merges have named, whose names are hashed.
+
 Several may be done of one snapshot, as two operators need not see the same merges done. They are stages of their own: whichever
 attempt fixes the input of a stage, what it has read is what its name says.
 
@@ -18,7 +23,8 @@ others have deleted would come back with a file that was written anew: then all 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
@@ -33,6 +39,7 @@ from checkpoint_commit.iceberg.changes.replaced import Extent, Matching
 from checkpoint_commit.iceberg.changes.rewrites import Rewritten, find_outdated, rewritten_in
 from checkpoint_commit.iceberg.changes.vectors import find_outdated_vectors
 from checkpoint_commit.results import gather
+from checkpoint_commit.sinks.merges import name_of_rest
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.ledger import Ledger
@@ -61,6 +68,7 @@ class Merged:
     """What merges have found up to one snapshot of the table. `where` is true for all keys of the upsert, if something is known.
 
     `snapshot_id`: None where the table had none. `included`: by data files, the delete files whose rows the vectors have, too.
+    `stages`: the merges.
     """
 
     snapshot_id: int | None
@@ -68,6 +76,7 @@ class Merged:
     where: str | None = None
     rewritten: Mapping[str, Rewritten] = field(default_factory=dict)
     included: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    stages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +180,43 @@ def read_merged(ledger: Ledger, latest: Ledger, done: Mapping[int | None, Ledger
             raise Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri}: the stage {stage_name(since)} of {ledger.key} is gone")
         stage = done[since] if since is not None else None
     where = _short(keys.where) if keys is not None else None
-    return Merged(_snapshot_read_by(latest.key.stage) or None, tuple(files), where, rewritten, included)
+    return Merged(_snapshot_read_by(latest.key.stage) or None, tuple(files), where, rewritten, included, tuple(sorted(passed)))
+
+
+def named_staged(merged: Merged, is_staged: Callable[[str], bool]) -> Mapping[str, frozenset[str]]:
+    """Return by staged files, which `is_staged` says of a path, the delete files that name rows of them."""
+    found: dict[str, set[str]] = {}
+    for deletes in merged.files:
+        if is_staged(deletes.data_file):
+            found.setdefault(deletes.data_file, set()).add(deletes.path)
+    return {path: frozenset(names) for path, names in found.items()}
+
+
+def with_rest(ledger: Ledger, merged: Merged, named: Mapping[str, frozenset[str]]) -> Merged | None:
+    """Return what merges have found, with staged files that were written anew in the place of those that have `named` rows.
+
+    None: they are not written yet. NeedsChange if what was written is not without all of these rows, and only these.
+    """
+    stage = replace(ledger, key=ledger.key.of_stage(name_of_rest(merged.stages)))
+    if (record := stage.commits.read_commit()) is None:
+        return None
+    results = gather(stage, record.attempts, as_staged)
+    read = stage.inputs.read_input(results.input_since)
+    assert read is not None
+    assert isinstance(results.change, StagedChange)
+    anew = [file for file in results.change.files if isinstance(file, IcebergRewrite)]
+    rest = rewritten_in(str(stage.key), read, anew)
+    ends = {file.path: file.end for file in read.files}
+    rows = Counter[str]()
+    for each in anew:
+        rows[each.data_file] += each.rows
+    if len(anew) < len(results.change.files) or {path: each.deletes for path, each in rest.items()} != named or rows != ends:
+        raise NeedsChange(
+            reasons.STAGED_RESULT_REFUSED,
+            f"the seals of the stage {stage.key} do not take the place of the staged files that have rows to leave out",
+        )
+    files = tuple(deletes for deletes in merged.files if deletes.data_file not in rest)
+    return replace(merged, files=files, rewritten={**merged.rewritten, **rest})
 
 
 def _short(where: str | None) -> str | None:

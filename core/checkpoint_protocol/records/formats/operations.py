@@ -65,6 +65,8 @@ class Merge(Part):
     staged. `since` is a snapshot whose data files an earlier stage has done: of files that came after it the rest is done; None:
     all are to be done. `rewrites`: data files that have such rows are written anew without them (copy-on-write); else the rows
     are named by their positions.
+    `found_by`: stages of the epoch that have named rows of staged files. Where there are some, nothing is searched: the staged
+    files that have such rows are written anew without them.
     """
 
     kind: Literal["Merge"] = "Merge"
@@ -75,6 +77,7 @@ class Merge(Part):
     attempts: tuple[Number, ...]
     since: int | None
     rewrites: bool = later(False)
+    found_by: tuple[str, ...] = later(())
 
 
 class AddColumns(Part):

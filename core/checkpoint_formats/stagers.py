@@ -123,8 +123,11 @@ def _stager_of_merge(
 ) -> Stager:
     if isinstance(target, LanceTarget):
         from checkpoint_formats.lance.merge import LanceDeletesStager
-        from checkpoint_formats.port import Placed
+        from checkpoint_formats.lance.staged_rows import LanceRewritesStager
+        from checkpoint_formats.lance.stager import LanceStager
 
+        if operation.rewrites:
+            return Placed(LanceRewritesStager(LanceStager(target, target_bytes, storage)), target.uri)
         return Placed(LanceDeletesStager(target, storage), target.uri)
     from checkpoint_formats.iceberg.merge import PositionDeletesStager, RewritesStager
 

@@ -5,20 +5,29 @@ from __future__ import annotations
 import datetime
 import uuid
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import lance
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from checkpoint_commit.lance.changes import append
 from checkpoint_commit.lance.table import PylanceTable
+from checkpoint_commit.lance.upsert_sink import read_merges, read_rest
 from checkpoint_control.decision.actions import Action, BeginStage, EndStage, Finish, Stall
 from checkpoint_control.loop.reconcile import Round
+from checkpoint_formats.lance.staged_rows import as_source, rest_reader
+from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol import reasons, writes
+from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.records import LanceFragment
+from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.store.object_store import open_store
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink
 from tests.support.direct_drivers import DirectDrivers
@@ -33,6 +42,8 @@ OLD = "wie es war"
 STRANGER = [*range(0, 20, 2), *range(10_000, 10_010)]
 UPDATE: dict[str, Any] = {"mode": "Upsert", "upsertKeys": ["id"]}
 DELETE: dict[str, Any] = {**UPDATE, "whenMatched": "Delete"}
+IGNORE: dict[str, Any] = {**UPDATE, "whenMatched": "Ignore"}
+LAST: dict[str, Any] = {**UPDATE, "onDuplicate": "Last", "orderBy": "text"}
 
 
 def old_rows(numbers: list[int]) -> pa.Table:
@@ -63,6 +74,8 @@ def texts(place: LancePlace) -> dict[int, str]:
 
 def expected(sink: dict[str, Any], dataset: list[int], numbers: range) -> dict[int, str]:
     left = {number: OLD for number in dataset if number not in numbers}
+    if sink == IGNORE:
+        return {number: f"zeile {number}" for number in numbers} | dict.fromkeys(dataset, OLD)
     return left if sink == DELETE else left | {number: f"zeile {number}" for number in numbers}
 
 
@@ -83,7 +96,7 @@ def run_until_death(place: LancePlace, source: Path, sink: dict[str, Any], effec
 
 
 @pytest.mark.parametrize("where", slow_except(["disk", "s3"], "disk"))
-@pytest.mark.parametrize("sink", [UPDATE, DELETE], ids=["update", "delete"])
+@pytest.mark.parametrize("sink", [UPDATE, DELETE, IGNORE, LAST], ids=["update", "delete", "ignore", "last"])
 def test_rows_with_a_key_of_the_output_are_replaced_and_all_others_stay(
     tmp_path: Path, request: pytest.FixtureRequest, where: str, sink: dict[str, Any]
 ) -> None:
@@ -98,7 +111,7 @@ def test_rows_with_a_key_of_the_output_are_replaced_and_all_others_stay(
     assert len(place.keys()) == 1
 
 
-@pytest.mark.parametrize("sink", slow_except([UPDATE, DELETE], DELETE), ids=["update", "delete"])
+@pytest.mark.parametrize("sink", slow_except([UPDATE, DELETE, IGNORE], DELETE), ids=["update", "delete", "ignore"])
 def test_a_death_around_each_effect_of_merge_and_commit_leaves_one_upsert(tmp_path: Path, sink: dict[str, Any]) -> None:
     source, effects = write_inputs(tmp_path / "in", files=1, rows=40), Effects()
     assert not run_until_death(make(tmp_path / "clean"), source, sink, effects)
@@ -106,7 +119,11 @@ def test_a_death_around_each_effect_of_merge_and_commit_leaves_one_upsert(tmp_pa
     first = next(number for number, name in enumerate(names) if "/stages/" in name)
     assert {"fence", "update"} <= {*names[first:]}
     # What a driver does to the store its own tests know; both modes go the same way there.
-    points = [number for number in range(first, len(names)) if sink == UPDATE or "/stages/" not in names[number]]
+    points = [
+        number
+        for number in range(first, len(names))
+        if sink == UPDATE or "/stages/rewrite" in names[number] or "/stages/" not in names[number]
+    ]
 
     for point in points:
         for after in (False, True):
@@ -216,6 +233,129 @@ def test_a_merge_whose_version_is_cleaned_up_makes_room_for_one_of_the_latest(
 
     assert isinstance(ended.outcome, Finish), ended.outcome
     assert texts(place) == expected(UPDATE, [*STRANGER, 1, 30_000], range(40))
+
+
+@pytest.mark.parametrize("strange", [append_known_and_new, compact, add_a_column, append_and_clean_up])
+def test_rows_whose_key_a_stranger_has_added_since_a_merge_are_left_out_too(tmp_path: Path, strange: Strange) -> None:
+    place, source = make(tmp_path), write_inputs(tmp_path / "in", files=1, rows=40)
+    added = [1, 30_000] if strange in (append_known_and_new, append_and_clean_up) else []
+    ended = 0
+
+    def second_stage_ends(action: Action) -> bool:
+        nonlocal ended
+        ended += isinstance(action, EndStage)
+        return ended == 2
+
+    done = between(place, source, IGNORE, second_stage_ends, strange)
+
+    assert isinstance(done.outcome, Finish), done.outcome
+    assert texts(place) == expected(IGNORE, [*STRANGER, *added], range(40))
+    store = open_store(place.checkpoint_uri, place.settings)
+    kinds = sorted(key.stage.rpartition("-")[0] for key in writes.list_stages(store, done.key))
+    assert kinds == ["merge", "merge", "rewrite-staged", "rewrite-staged"]
+
+
+@pytest.mark.parametrize("broken", ["another file's rows", "more rows", "fewer rows"])
+def test_results_that_do_not_leave_out_what_merges_have_named_are_refused(tmp_path: Path, broken: str) -> None:
+    place, source = make(tmp_path), write_inputs(tmp_path / "in", files=1, rows=40)
+    done = run(place, source, IGNORE)
+    store = open_store(place.checkpoint_uri, place.settings)
+    ledger = Ledger(store, done.key)
+    target = PylanceTable(place.uri, place.settings).describe()
+    assert target is not None
+    seals = ledger.chains.counted_seals([1])
+    staged = append.pack(place.uri, [target], [file for seal in seals for file in seal.files if isinstance(file, LanceFragment)])
+    merges = read_merges(ledger, staged)
+    assert merges.merged is not None
+    assert merges.merged.rest is not None
+    changes: dict[str, dict[str, Any]] = {
+        "another file's rows": {"path": "other.lance"},
+        "more rows": {"rows": 41},
+        "fewer rows": {"rows": 0},
+    }
+    for path, (found, *_) in merges.merged.left_out.items():
+        merges.merged.left_out[path] = [found.model_copy(update=changes[broken])]
+
+    with pytest.raises(NeedsChange, match="do not take the place") as caught:
+        read_rest(ledger, merges, merges.merged, staged)
+    assert caught.value.reason == reasons.STAGED_RESULT_REFUSED
+
+
+def test_with_last_and_ignore_only_the_last_row_of_a_new_key_is_added(tmp_path: Path) -> None:
+    place, source = make(tmp_path), tmp_path / "in"
+    source.mkdir()
+    for name, rows in (("a", [(2, "a"), (5, "a"), (5, "b"), (7, "x")]), ("b", [(2, "b"), (5, "c"), (9, "y")])):
+        pq.write_table(pa.table([*map(list, zip(*rows, strict=True))], schema=SCHEMA), source / f"{name}.parquet")
+
+    assert isinstance(run(place, source, {**IGNORE, "onDuplicate": "Last", "orderBy": "text"}).outcome, Finish)
+
+    assert texts(place) == dict.fromkeys(STRANGER, OLD) | {5: "c", 7: "x", 9: "y"}
+
+
+def test_fragments_of_which_no_row_is_new_are_left_out(tmp_path: Path) -> None:
+    place, source = make(tmp_path), tmp_path / "in"
+    source.mkdir()
+    pq.write_table(rows_of([2, 4]), source / "a.parquet")
+
+    assert isinstance(run(place, source, IGNORE).outcome, Finish)
+
+    assert texts(place) == dict.fromkeys(STRANGER, OLD)
+    assert len(place.dataset().get_fragments()) == 2
+    assert len(place.keys()) == 1
+
+
+def test_rows_with_vectors_lists_and_structs_that_are_written_a_second_time_are_what_they_were(tmp_path: Path) -> None:
+    place, source = on_disk(tmp_path, "lance"), tmp_path / "in"
+    assert isinstance(place, LancePlace)
+    source.mkdir()
+    kinds = {
+        "v": (pa.list_(pa.float32(), 2), [[0.5, -0.0], None, [float("inf"), 1.5]]),
+        "l": (pa.list_(pa.string()), [["a", None], None, []]),
+        "s": (pa.struct([("x", pa.int64()), ("y", pa.string())]), [{"x": 1, "y": None}, {"x": 2, "y": ""}, {"x": 3, "y": "z"}]),
+        "d": (pa.decimal128(38, 2), [Decimal("-0.01"), None, Decimal("9" * 36)]),
+        "t": (pa.timestamp("us", "UTC"), [datetime.datetime(1960, 1, 1, tzinfo=datetime.UTC), None, None]),
+        "b": (pa.binary(), [b"", None, b"\x00\xff"]),
+    }
+    columns = {"id": pa.array([1, 2, 3], pa.int64())} | {name: pa.array(given, kind) for name, (kind, given) in kinds.items()}
+    rows = pa.table(columns)
+    place.create(rows.schema)
+    place.append(rows.slice(1, 1))
+    pq.write_table(rows, source / "a.parquet")
+
+    assert isinstance(run(place, source, IGNORE).outcome, Finish)
+
+    assert [repr(row) for row in sorted(place.rows(), key=lambda row: row["id"])] == [repr(row) for row in rows.to_pylist()]
+
+
+def test_a_column_that_a_staged_file_gives_in_another_type_is_refused_and_not_cast(tmp_path: Path) -> None:
+    place, source = make(tmp_path), write_inputs(tmp_path / "in", files=1, rows=4)
+    done = run(place, source, UPDATE)
+    seals = Ledger(open_store(place.checkpoint_uri, place.settings), done.key).chains.counted_seals([1])
+    file = next(file for seal in seals for file in seal.files)
+    assert isinstance(file, LanceFragment)
+    staged = as_source(file)
+    reader = rest_reader(place.uri, SCHEMA.set(0, pa.field("id", pa.int32())), place.settings.for_drivers())
+
+    with pytest.raises(NeedsChange, match="gives the column 'id' as int64, and the dataset as int32") as caught:
+        list(reader.inner.read(staged, Range(file=0, start=0, end=file.rows), reader.rows, BatchSizing(1.0)))
+    assert caught.value.reason == reasons.TABLE_UNSUPPORTED
+    assert isinstance(drive(reconciler_for(manifest_for(place, source, sink=UPDATE, name="new"), place)).outcome, Finish)
+
+
+def test_blobs_are_refused_before_any_work_where_rows_may_be_left_out(tmp_path: Path) -> None:
+    place, source = on_disk(tmp_path, "lance"), write_inputs(tmp_path / "in", files=1, rows=4)
+    assert isinstance(place, LancePlace)
+    blob = pa.field("blob", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+    lance.write_dataset(SCHEMA.append(blob).empty_table(), place.uri, data_storage_version="2.0")
+
+    for sink in (IGNORE, LAST):
+        ended = drive(reconciler_for(manifest_for(place, source, sink=sink, name=f"by-{len(sink)}"), place))
+
+        assert isinstance(ended.outcome, Stall)
+        assert ended.outcome.reason == reasons.TABLE_UNSUPPORTED
+        assert "has blobs in the column 'blob'" in ended.outcome.message
+    instead = manifest_for(place, source, sink=UPDATE, name="instead")
+    assert isinstance(drive(reconciler_for(instead, place)).outcome, Finish)
 
 
 def test_a_next_merge_reads_only_what_is_new_or_changed(tmp_path: Path) -> None:
@@ -330,7 +470,7 @@ def test_keys_that_are_repeated_or_null_stop_the_write_before_its_commit(
     assert isinstance(ended.outcome, Stall)
     assert ended.outcome.reason == reason
     assert said in ended.outcome.message
-    assert "onDuplicate" not in ended.outcome.message, "Lance has no Last"
+    assert ("onDuplicate" in ended.outcome.message) == (reason == reasons.OUTPUT_KEY_REPEATED)
     assert texts(place) == dict.fromkeys(STRANGER, OLD)
     assert place.dataset().version <= versions + 1, "only the dataset's identity may be new"
 
@@ -387,7 +527,7 @@ def test_a_committer_that_pauses_around_each_request_changes_nothing_after_anoth
 _KEYS = st.lists(st.integers(0, 12), min_size=1, max_size=6, unique=True)
 _STEPS = st.lists(
     st.one_of(
-        st.tuples(st.sampled_from(["upsert", "delete by keys", "append", "delete", "update"]), _KEYS),
+        st.tuples(st.sampled_from(["upsert", "delete by keys", "ignore", "last", "append", "delete", "update"]), _KEYS),
         st.tuples(st.sampled_from(["compact", "restore"]), st.just([])),
     ),
     min_size=1,
@@ -409,14 +549,20 @@ def test_any_sequence_of_upserts_and_of_what_others_do_is_what_it_is_on_a_list(
         now = list(model)
         rows = pa.table({"id": keys, "text": [f"{number}"] * len(keys)}, schema=SCHEMA)
         match what:
-            case "upsert" | "delete by keys":
+            case "upsert" | "delete by keys" | "ignore" | "last":
                 (source := folder / f"in-{number}").mkdir()
                 pq.write_table(rows, source / "a.parquet")
-                sink = UPDATE if what == "upsert" else DELETE
+                if what == "last":
+                    rows = pa.table({"id": keys[:3], "text": [f"{number} again"] * len(keys[:3])}, schema=SCHEMA)
+                    pq.write_table(rows, source / "b.parquet")
+                sink = {"upsert": UPDATE, "delete by keys": DELETE, "ignore": IGNORE, "last": LAST}[what]
                 ended = drive(reconciler_for(manifest_for(place, source, sink=sink, name=f"write-{number}"), place))
                 assert isinstance(ended.outcome, Finish), ended.outcome
-                model = [row for row in model if row[0] not in keys]
-                model += [(key, f"{number}") for key in keys] if what == "upsert" else []
+                there = {key for key, _ in model}
+                model = [row for row in model if what == "ignore" or row[0] not in keys]
+                model += [(key, f"{number}") for key in keys if what == "upsert" or (what == "ignore" and key not in there)]
+                if what == "last":
+                    model += [(key, f"{number} again" if key in keys[:3] else f"{number}") for key in keys]
             case "append":
                 place.append(rows)
                 model += [(key, f"{number}") for key in keys]

@@ -70,6 +70,7 @@ from checkpoint_protocol.records import (
     LanceOrigin,
     LancePack,
     LancePackTarget,
+    LanceRewrite,
     LanceTarget,
     LaunchRecord,
     Merge,
@@ -885,6 +886,32 @@ SAMPLES: Final[dict[str, Record]] = {
                     rows=7,
                     source="/lake/flüge.lance fragment 3",
                 ),
+            )
+        }
+    ),
+    "seal-of-staged-fragments-that-are-written-anew": _SEAL.model_copy(
+        update={
+            "files": (
+                LanceRewrite(
+                    rows=7,
+                    source="0123456789abcdef0123456789abcdef.lance",
+                    fragments=(
+                        LanceFragment(
+                            files=(
+                                LanceDataFile(
+                                    path="00112233445566778899aabbccddeeff.lance",
+                                    size_bytes=1234,
+                                    fields=(0, 1),
+                                    column_indices=(0, 1),
+                                    major_version=2,
+                                    minor_version=1,
+                                ),
+                            ),
+                            rows=5,
+                        ),
+                    ),
+                ),
+                LanceRewrite(rows=3, source="ffeeddccbbaa99887766554433221100.lance", fragments=()),
             )
         }
     ),

@@ -82,6 +82,10 @@ class StagedRows:
     def __len__(self) -> int:
         return len(self.files)
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {path: size_bytes for file in self.files for path, size_bytes in zip(file.paths, file.sizes_bytes, strict=True)}
+
 
 @dataclass(frozen=True, slots=True)
 class Landing:

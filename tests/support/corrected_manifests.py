@@ -51,7 +51,6 @@ _AGGREGATE: Final = {"name": "sum", "kind": "Aggregate", "keyBy": ["a"], "steps"
 _DATASET: Final = {"lance": {"uri": "/x"}}
 _NAMED: Final = {"namespace": "lake", "table": "raw.events"}
 _ADDED: Final = {**_DATASET, "mode": "AddColumns", "columns": ["a"]}
-_UPSERT: Final = {**_DATASET, "mode": "Upsert", "upsertKeys": ["id"]}
 _TEMPLATE: Final = {"template": {"spec": {"nodeSelector": {"a": "b"}}}}
 _KEY_OF_A_SECRET: Final = {"name": "other", "key": "x"}
 _EVERY: Final = {"every": "5m"}
@@ -69,10 +68,6 @@ _COMPRESSION: Final = (
 _FEEDS_ITSELF: Final = (
     "source and sink are one table: what a run appends would be the next one's input; use another table, or add columns to its "
     "rows (sink.mode: AddColumns)"
-)
-_NOT_OF_LANCE: Final = (
-    "whenMatched: Ignore and onDuplicate: Last do not apply to lance, whose staged rows are committed as they are; use Update "
-    "or Delete, and leave rows of one key out in the source or a step"
 )
 _OF_WHOLE_SOURCES: Final = (
     "with an overwriting sink.mode each epoch reads the whole source, quarantined rows too, and with AddColumns they are NULL, "
@@ -377,15 +372,6 @@ CORRECTIONS: Final = (
         "an audit of a dataset",
         "lance has nothing that holds rows which readers do not see; check rows in a step",
         [{"spec__sink": _DATASET, "spec__steps": [_STEP]}],
-    ),
-    Correction(
-        "an upsert of a dataset that leaves rows alone",
-        _NOT_OF_LANCE,
-        [
-            {"spec__sink": {**_UPSERT, "whenMatched": "Update"}},
-            {"spec__sink": {**_UPSERT, "whenMatched": "Delete"}},
-            {"spec__sink": _UPSERT, "spec__steps": [_STEP]},
-        ],
     ),
     Correction(
         "how a dataset is made that is not to be",

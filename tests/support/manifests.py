@@ -799,18 +799,6 @@ BAD: Final[dict[str, dict[str, Any]]] = {
     "rows of others that an upsert is to replace": {
         "spec__sink": {"iceberg": _ICEBERG, "mode": "Upsert", "upsertKeys": ["id"], "onConcurrent": "Replace"}
     },
-    "an upsert of a dataset that leaves rows alone": {
-        "spec__sink": {"lance": {"uri": "/x"}, "mode": "Upsert", "upsertKeys": ["id"], "whenMatched": "Ignore"}
-    },
-    "an upsert of a dataset that takes the last of several rows": {
-        "spec__sink": {
-            "lance": {"uri": "/x"},
-            "mode": "Upsert",
-            "upsertKeys": ["id"],
-            "onDuplicate": "Last",
-            "orderBy": "at",
-        }
-    },
     "a mode without a table": {"spec__sink": {"none": {}, "mode": "OverwriteAll"}},
     "a condition without its mode": {"spec__sink": {"iceberg": _ICEBERG, "where": "a = 1"}},
     "a condition that is missing": {"spec__sink": {"iceberg": _ICEBERG, "mode": "OverwriteWhere"}},

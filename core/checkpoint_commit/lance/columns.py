@@ -92,6 +92,17 @@ def refuse_blobs_beside(title: str, fields: Iterable[LanceField]) -> None:
         )
 
 
+def refuse_blobs_left_out(title: str, schema: pa.Schema) -> None:
+    """Refuse blobs where staged rows may have to be written a second time: NeedsChange(TableUnsupported)."""
+    if (found := next((field.name for field in schema if BLOB.items() <= (field.metadata or {}).items()), None)) is not None:
+        raise NeedsChange(
+            reasons.TABLE_UNSUPPORTED,
+            f"{title} has blobs in the column {found!r}, and whenMatched: Ignore and onDuplicate: Last write staged rows "
+            "a second time, which is not done with blobs; start a new write with Update or Delete, and leave rows of one key out "
+            "in a step",
+        )
+
+
 def refuse_keys(title: str, schema: pa.Schema, keys: Sequence[str]) -> None:
     """NeedsChange(ManifestInvalid) if rows of a dataset cannot be matched by these columns."""
     for number, name in enumerate(keys):

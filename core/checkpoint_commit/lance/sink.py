@@ -92,11 +92,13 @@ class LanceFormat:
         return tuple(notes)
 
     def _problems_of_columns(self, dataset: Any) -> tuple[tuple[str, CheckpointError], ...]:
-        from checkpoint_commit.lance.columns import refuse_blobs_beside, refuse_keys
+        from checkpoint_commit.lance.columns import refuse_blobs_beside, refuse_blobs_left_out, refuse_keys
 
         title = f"the Lance dataset {self.title}"
         try:
             refuse_blobs_beside(title, fields_of(dataset))
+            if self.spec.when_matched == "Ignore" or self.spec.on_duplicate == "Last":
+                refuse_blobs_left_out(title, dataset.schema)
         except CheckpointError as error:
             return ((self.field, error),)
         try:

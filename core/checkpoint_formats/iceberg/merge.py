@@ -28,7 +28,7 @@ from checkpoint_formats.iceberg.reader import IcebergReader
 from checkpoint_formats.iceberg.stager import IcebergStager
 from checkpoint_formats.merging.keys import Keys, Placed, PutPart, Wanted, make_keys
 from checkpoint_formats.merging.reading import DELETED_ROWS, Positions, by_path, numbers_of, whole
-from checkpoint_formats.merging.sources import RewritingReader
+from checkpoint_formats.merging.rewriting import Rest, RewritingReader, path_of
 from checkpoint_formats.port import Chunk, Reader, WrappingReader
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol.identity import STAGED_FOLDER_PREFIX, EpochKey, new_token
@@ -274,23 +274,13 @@ class RewritesStager:
 
     def stage(self, batches: Iterator[pa.RecordBatch]) -> tuple[IcebergRewrite, ...]:
         """Write what stays; files are whole in the store when this returns."""
-        return tuple(self._rewrite(path, given) for path, given in groupby(batches, _path_of))
+        return tuple(self._rewrite(path, given) for path, given in groupby(batches, path_of))
 
     def _rewrite(self, path: str, batches: Iterator[pa.RecordBatch]) -> IcebergRewrite:
         assert self._inner is not None
-        rows = 0
-
-        def kept() -> Iterator[pa.RecordBatch]:
-            nonlocal rows
-            for batch in batches:
-                rows += batch.num_rows
-                row = batch.column("row").filter(batch.column("stays"))
-                if len(row):
-                    yield pa.RecordBatch.from_arrays(row.flatten(), schema=schema)
-
-        schema = self._inner.stored_schema
-        files = tuple(self._placed(path, file) for file in self._inner.stage(kept()))
-        return IcebergRewrite(data_file=path, rows=rows, files=files)
+        rest = Rest(batches, self._inner.stored_schema)
+        files = tuple(self._placed(path, file) for file in self._inner.stage(iter(rest)))
+        return IcebergRewrite(data_file=path, rows=rest.rows, files=files)
 
     def _placed(self, path: str, file: IcebergFile) -> IcebergFile:
         assert self._files is not None
@@ -302,8 +292,3 @@ class RewritesStager:
 
 
 _LINEAGE_IDS: Final = frozenset(field.field_id for field in LINEAGE)
-
-
-def _path_of(batch: pa.RecordBatch) -> str:
-    path: str = batch.column("file_path")[0].as_py()
-    return path

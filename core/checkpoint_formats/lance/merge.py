@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from lance.file import LanceFileReader, LanceFileWriter
+from lance.file import LanceFileWriter
 
 from checkpoint_formats.lance.access import access
-from checkpoint_formats.lance.datasets import DELETED_ROW, identity_of, is_not_found, open_dataset, source_file_of
+from checkpoint_formats.lance.datasets import DELETED_ROW, identity_of, open_dataset, source_file_of
+from checkpoint_formats.lance.staged_rows import StagedFragments, as_source
 from checkpoint_formats.merging.keys import Keys, Placed, PutPart, Wanted, make_keys
-from checkpoint_formats.merging.reading import DELETED_ROWS, by_path
-from checkpoint_formats.rows.plain_types import as_plain, plain_schema
+from checkpoint_formats.merging.reading import DELETED_ROWS, by_path, numbers_of, whole
+from checkpoint_formats.rows.plain_types import plain_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
 from checkpoint_protocol.identity import new_token
@@ -27,9 +27,8 @@ from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import LanceDeletes, LanceFragment, LanceTarget, Merge, MergeKeysRecord, StagedFile
 from checkpoint_protocol.records.formats.lance import PinnedLance
 from checkpoint_protocol.records.inputs import SourceFile
+from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.store.object_store import disk_full
-
-_BATCH_ROWS: Final = 1 << 16
 
 
 def open_pinned(table: PinnedLance, storage: StorageSettings) -> Any:
@@ -62,41 +61,38 @@ class LanceMerge:
 
     def put_keys(self, staged: Sequence[StagedFile], put: PutPart) -> Keys:
         schema = self.schema
-        return make_keys(Wanted.of(self.merge, rows_can_be_left_out=False), schema, self._rows_of(staged, schema), put)
+        return make_keys(Wanted.of(self.merge), schema, self._rows_of(staged, schema), put)
 
     def _rows_of(self, staged: Sequence[StagedFile], schema: pa.Schema) -> Iterator[Placed]:
+        reader = StagedFragments(self.table.uri, self.storage)
         for number, fragment in enumerate(staged):
-            at = 0
-            for path in fragment.paths:  # as a stager writes it, it has one
-                whole = f"{self.table.uri.rstrip('/')}/data/{path}"
-                try:
-                    reader = LanceFileReader(whole, columns=list(schema.names), **access(self.table.uri, self.storage))
-                    for batch in reader.read_all(batch_size=_BATCH_ROWS).to_batches():
-                        rows = as_plain(batch, schema)
-                        yield Placed(rows, number, pa.array(np.arange(at, at + rows.num_rows, dtype=np.int64)))
-                        at += rows.num_rows
-                except (ValueError, OSError, pa.ArrowException) as error:
-                    if is_not_found(error):
-                        raise NeedsChange(reasons.STAGED_FILE_MISSING, f"the staged file {whole} is gone") from error
-                    raise Retryable(
-                        reasons.STORE_UNAVAILABLE, f"the staged file {whole} cannot be read: {one_line(error)}"
-                    ) from error
+            assert isinstance(fragment, LanceFragment)
+            for chunk in whole(reader, as_source(fragment), Range(file=number, start=0, end=fragment.rows), schema):
+                yield Placed(chunk.batch, number, numbers_of(chunk))
 
     def files_to_merge(self, keys: MergeKeysRecord, staged: Sequence[StagedFile]) -> tuple[SourceFile, ...]:
-        """All fragments, or those that the version which an earlier merge has read has not.
+        """All fragments, or those that the version which an earlier merge has read has not; and staged ones with rows to delete.
 
-        A version that was cleaned up since tells nothing: then all are read.
+        A version that was cleaned up since tells nothing: then all are read. Staged ones are read by the first merge only.
         """
         since = self.merge.since
         earlier = open_dataset(self.table.uri, self.storage, since) if since is not None else None
         done = {identity_of(fragment) for fragment in earlier.get_fragments()} if earlier is not None else set()
         fragments = open_pinned(self.table, self.storage).get_fragments()
-        return tuple(source_file_of(self.table.uri, fragment) for fragment in fragments if identity_of(fragment) not in done)
+        found = [source_file_of(self.table.uri, fragment) for fragment in fragments if identity_of(fragment) not in done]
+        is_read_again = bool(keys.repeated) and since is None
+        again = [as_source(each) for each in staged if isinstance(each, LanceFragment)] if is_read_again else []
+        return (*found, *again)
 
     def files_to_rewrite(
         self, staged: Sequence[StagedFile], left_out: Mapping[str, Sequence[StagedFile]]
     ) -> tuple[SourceFile, ...]:
-        raise AssertionError("all rows of staged fragments are committed")
+        of_table = (each for each in staged if isinstance(each, LanceFragment))
+        return tuple(
+            as_source(each, tuple(path for file in left_out[each.paths[0]] for path in file.paths))
+            for each in of_table
+            if each.paths[0] in left_out
+        )
 
 
 # Stage what a merge has found: Lance files of numbers of rows, one for each fragment that has some, beside the data files.

@@ -56,9 +56,15 @@ class LanceReader(Reader):
 
     def check_unchanged(self, file: SourceFile) -> None:
         """A version's fragments never change: they are the same if the version is there, and has them."""
-        self._fragment(file)
+        if file.fragment is not None:
+            self._fragment(file)
 
     def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
+        if file.fragment is None:  # a staged one, which no version has: what a merge reads again
+            from checkpoint_formats.lance.staged_rows import StagedFragments
+
+            yield from StagedFragments(self._table.uri, self._storage).read(file, piece, schema, sizing)
+            return
         fragment = self._fragment(file)
         end = fragment.physical_rows if piece.end is None else piece.end
         try:

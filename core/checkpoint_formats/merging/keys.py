@@ -41,20 +41,16 @@ PutPart = Callable[[int, bytes], MergeKeysPart]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What an upsert asks for. `order_by`: the column by whose largest value one of several rows counts.
-
-    `rows_can_be_left_out`: whether the format can commit staged files without some of their rows.
-    """
+    """What an upsert asks for. `order_by`: the column by whose largest value one of several rows counts."""
 
     keys: tuple[str, ...]
     when_matched: WhenMatched
     on_duplicate: OnDuplicate
     order_by: str | None
-    rows_can_be_left_out: bool = True
 
     @classmethod
-    def of(cls, merge: Merge, *, rows_can_be_left_out: bool = True) -> Wanted:
-        return cls(merge.keys, merge.when_matched, merge.on_duplicate, merge.order_by, rows_can_be_left_out)
+    def of(cls, merge: Merge) -> Wanted:
+        return cls(merge.keys, merge.when_matched, merge.on_duplicate, merge.order_by)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -130,7 +126,7 @@ def _refuse_repeated(database: Any, by_keys: str, wanted: Wanted) -> None:
         raise NeedsChange(
             reasons.OUTPUT_KEY_REPEATED,
             f"several rows of the output have one key: {examples}; which of them is to be in the table cannot be told: "
-            f"{take_one if wanted.rows_can_be_left_out else ''}leave the others out (source.where, or a step) in a new write: "
+            f"{take_one}leave the others out (source.where, or a step) in a new write: "
             "the rows of this one are sealed, and stay as they are",
         )
 

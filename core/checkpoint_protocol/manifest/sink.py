@@ -183,11 +183,6 @@ class Sink(SinkChoice):
             "onDuplicate",
         ),
         Rule(
-            f"!{is_given('lance')} || (self.whenMatched != 'Ignore' && self.onDuplicate != 'Last')",
-            "whenMatched: Ignore and onDuplicate: Last do not apply to lance, whose staged rows are committed as they are; use "
-            "Update or Delete, and leave rows of one key out in the source or a step",
-        ),
-        Rule(
             f"{is_given('orderBy')} == (self.onDuplicate == 'Last')",
             "orderBy is expected with onDuplicate: Last, and with nothing else",
             "orderBy",

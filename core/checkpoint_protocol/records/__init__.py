@@ -65,6 +65,7 @@ from checkpoint_protocol.records.formats.lance import (
     LanceOrigin,
     LancePack,
     LancePackTarget,
+    LanceRewrite,
     LanceTarget,
     PackedColumns,
     PackedPiece,

@@ -69,7 +69,7 @@ class SourceFile:
     Lance dataset, whose fragments are its files. `pack`: of a fragment whose columns are put together. `source`: which member
     of a union it is of. `modified_us`: when it was written, where its rows tell that. `kafka`: a partition of a topic, whose
     offsets are its positions; its bytes are estimated. `columns`: which columns it has, so that later
-    epochs need not open it.
+    epochs need not open it. `left_out`: of a staged Lance fragment, files that name rows of it which are not to be committed.
     """
 
     path: str
@@ -87,6 +87,7 @@ class SourceFile:
     kafka: KafkaPartition | None = later(None)
     pack: LancePack | None = later(None)
     columns: ColumnsDigest | None = later(None)
+    left_out: tuple[str, ...] = later(())
 
     @property
     def has_positions(self) -> bool:

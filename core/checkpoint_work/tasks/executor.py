@@ -83,7 +83,7 @@ def execute_order(order_json: str, storage: StorageSettings, keys: WriteKeys | N
         with ExitStack() as resources:
             if isinstance(launch.operation, Merge):
                 matched = matching(ledger, launch.operation, schema, reader, resources)
-                reader = begin_staging(matched, stager, input_record, order.pieces, launch.operation, storage)
+                reader = begin_staging(matched, stager, input_record, order.pieces, launch.operation, order.target, storage)
             source = RowsByPosition(order.pieces, input_record.files, schema, reader, launch.keeps_groups)
             read_digest = None if launch.reads_stage else launch.source.read_digest
             task = Task.of(launch, order.task, Allowance.of(launch, input_record), read_digest)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from checkpoint_formats.port import Reader, Stager
-from checkpoint_formats.rows.plain_types import encode_schema
+from checkpoint_formats.rows.plain_types import decode_schema, encode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import EpochKey, new_token
@@ -24,11 +24,14 @@ from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import (
     IcebergDeletes,
     InputRecord,
+    LanceDeletes,
+    LanceTarget,
     LaunchRecord,
     Merge,
     MergeKeysRecord,
     PinnedIceberg,
     StagedFile,
+    Target,
 )
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.store.parts import Input
@@ -76,6 +79,8 @@ def _left_out(epoch: Ledger, stages: Sequence[str]) -> Mapping[str, Sequence[Sta
             for file in seal.files:
                 if isinstance(file, IcebergDeletes):
                     found[file.data_file].append(file)
+                elif isinstance(file, LanceDeletes):
+                    found[file.source].append(file)
     return found
 
 
@@ -93,14 +98,24 @@ def matching(ledger: Ledger, merge: Merge, schema: pa.Schema, reader: Reader, re
 
 
 def begin_staging(
-    reader: Reader, stager: Stager, record: Input, pieces: Sequence[Range], merge: Merge, storage: StorageSettings
+    reader: Reader,
+    stager: Stager,
+    record: Input,
+    pieces: Sequence[Range],
+    merge: Merge,
+    target: Target,
+    storage: StorageSettings,
 ) -> Reader:
     """Tell the stager which table and files these pieces are of; return the reader of what it takes."""
+    if isinstance(target, LanceTarget) and merge.found_by:
+        from checkpoint_formats.lance import staged_rows
+
+        return staged_rows.rest_reader(target.uri, decode_schema(target.arrow_schema), storage)
     if not isinstance(record.tables[0], PinnedIceberg) and not merge.rewrites:
         return reader
     from checkpoint_formats.iceberg.merge import PositionDeletesStager, RewritesStager, columns_of_rewrites, rest_reader
     from checkpoint_formats.merging.reading import MatchingReader
-    from checkpoint_formats.merging.sources import RewritingReader
+    from checkpoint_formats.merging.rewriting import RewritingReader
 
     (table,) = record.tables
     kind = RewritesStager if merge.rewrites else PositionDeletesStager

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkpoint_formats.merging.reading import MatchingReader
-from checkpoint_formats.merging.sources import RewritingReader
+from checkpoint_formats.merging.rewriting import RewritingReader
 from checkpoint_formats.port import Chunk, in_chunks
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol.records import Merge, MergeKeysRecord

@@ -7,7 +7,7 @@ if each of its fragments was merged; if others have added or changed some since,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -44,19 +44,40 @@ class MergeMissing(Exception):
         self.at_version = at_version
 
 
+class RestMissing(Exception):
+    """Rows of staged fragments are to be left out, and these are not written anew yet. Nothing was sent for this version."""
+
+    def __init__(self, at_version: int) -> None:
+        super().__init__(f"version {at_version} is merged, and staged fragments are to be written anew")
+        self.at_version = at_version
+
+
 @dataclass(slots=True)
 class Merged:
-    """What the merges of an epoch have found: for each fragment that was read, by what it is, the files that name rows of it."""
+    """What the merges of an epoch have found: for each fragment that was read, by what it is, the files that name rows of it.
+
+    `left_out`: by data files of staged fragments, the files that name rows of these; `rest`: what takes their place, without
+    these rows; None: it is not written yet.
+    """
 
     fragments: dict[str, list[LanceDeletes]] = field(default_factory=dict)
+    left_out: dict[str, list[LanceDeletes]] = field(default_factory=dict)
+    rest: LanceAppend | None = None
 
-    def add(self, read: Iterable[SourceFile], found: Iterable[LanceDeletes]) -> None:
+    def add(self, read: Iterable[SourceFile], found: Iterable[LanceDeletes], staged: Container[str] = ()) -> None:
+        """Take in what one merge has found. `staged`: the data files of staged fragments."""
         """Add one merge. NeedsChange(StagedResultRefused) if it names rows of what it has not read."""
         by_name: dict[str, list[LanceDeletes]] = {}
         for file in read:
+            if file.path in staged:
+                continue
             by_name[file.path] = self.fragments[file.etag] = []
         for deletes in found:
-            if deletes.source not in by_name or not DATA_FILE_NAME.fullmatch(deletes.path):
+            is_named_right = DATA_FILE_NAME.fullmatch(deletes.path) is not None
+            if is_named_right and deletes.source in staged:
+                self.left_out.setdefault(deletes.source, []).append(deletes)
+                continue
+            if deletes.source not in by_name or not is_named_right:
                 raise NeedsChange(
                     reasons.STAGED_RESULT_REFUSED,
                     f"a seal of a merge names {deletes.path!r} with rows of {deletes.source!r}, which the merge had not to read",
@@ -83,14 +104,41 @@ class LanceUpsert:
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        return self.staged.sizes
+        if self._rest is None:
+            return self.staged.sizes
+        kept = {path: size_bytes for path, size_bytes in self.staged.sizes.items() if not self._is_replaced(path)}
+        return {**kept, **self._rest.sizes}
 
     @property
     def incompatibility(self) -> Rejected | None:
-        return self.staged.incompatibility
+        if self.staged.incompatibility is not None or self._rest is None:
+            return self.staged.incompatibility
+        if twice := sorted(self.staged.sizes.keys() & self._rest.sizes.keys()):
+            return Rejected(
+                reasons.STAGED_RESULT_REFUSED,
+                f"seals name the data file {twice[0]} twice, so that its rows would be there twice",
+            )
+        return self._rest.incompatibility
+
+    @property
+    def _rest(self) -> LanceAppend | None:
+        return self.merged.rest if self.merged is not None else None
+
+    def _is_replaced(self, path: str) -> bool:
+        return self.merged is not None and path in self.merged.left_out
+
+    def _new(self) -> list[FragmentMetadata]:
+        """Return the fragments that are added: of the staged ones those that were not written anew, and what was."""
+        if self.operation.when_matched == "Delete":
+            return []
+        kept = [each for each in self.staged.fragments if not any(self._is_replaced(file.path) for file in each.files)]
+        return [*kept, *(self._rest.fragments if self._rest is not None else ())]
 
     def find_conflict(self, dataset: Any, history: LanceHistory) -> Rejected | None:
-        """Raises MergeMissing: what others have done since the last merge has to be merged, too, and is in nobody's way."""
+        """Raises MergeMissing: what others have done since the last merge has to be merged, too, and is in nobody's way.
+
+        And RestMissing, where merges have found rows of staged fragments that are to be left out.
+        """
         self._merged_of(dataset)
         return None
 
@@ -108,9 +156,8 @@ class LanceUpsert:
             elif remainder is not None:
                 removed.append(fragment.fragment_id)
         self._left = left
-        new = self.staged.fragments if self.operation.when_matched == "Update" else []
         return lance.LanceOperation.Update(
-            removed_fragment_ids=removed, updated_fragments=updated, new_fragments=new, update_mode=_UPDATE_MODE
+            removed_fragment_ids=removed, updated_fragments=updated, new_fragments=self._new(), update_mode=_UPDATE_MODE
         )
 
     def _merged_of(self, dataset: Any) -> list[tuple[Any, Sequence[LanceDeletes]]]:
@@ -118,6 +165,8 @@ class LanceUpsert:
         merged = self.merged
         if merged is None or any(what_it_is not in merged.fragments for _, what_it_is in fragments):
             raise MergeMissing(dataset.version)
+        if merged.left_out and merged.rest is None:
+            raise RestMissing(dataset.version)
         return [(fragment, merged.fragments[what_it_is]) for fragment, what_it_is in fragments]
 
     def _without(self, uri: str, fragment: Any, deletes: Sequence[LanceDeletes]) -> Remainder | None:

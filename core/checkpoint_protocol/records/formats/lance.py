@@ -205,6 +205,28 @@ class LanceDeletes(Part):
         return (self.size_bytes,)
 
 
+class LanceRewrite(Part):
+    """Staged fragments with the rows that stay of another one, which they take the place of; none where no row stays.
+
+    `source` is the data file of that one, `rows`: so many of its rows were looked at, those that do not stay too. Several of
+    these are of one fragment where it was read in several segments.
+    """
+
+    format: Literal["lance-rewrite"] = "lance-rewrite"
+    rows: Count
+    source: str
+    fragments: tuple[LanceFragment, ...]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(path for fragment in self.fragments for path in fragment.paths)
+
+    @property
+    def sizes_bytes(self) -> tuple[int, ...]:
+        """Of each of its paths."""
+        return tuple(size_bytes for fragment in self.fragments for size_bytes in fragment.sizes_bytes)
+
+
 class ColumnRows(Part):
     """Rows of a staged file that are of one fragment, one after the other: how many, and the places of the first and the last."""
 

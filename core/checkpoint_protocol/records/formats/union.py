@@ -22,6 +22,7 @@ from checkpoint_protocol.records.formats.lance import (
     LanceDeletes,
     LanceFragment,
     LancePackTarget,
+    LanceRewrite,
     LanceTarget,
     PinnedLance,
     StagedColumns,
@@ -38,7 +39,15 @@ PinnedTable = Annotated[PinnedIceberg | PinnedLance | PinnedKafka, Field(discrim
 Target = Annotated[IcebergTarget | LanceTarget | LancePackTarget | NoTarget | StageTarget, Field(discriminator="format")]
 #: What a seal names. Which of these belong to an operation, its commit says (`only`).
 StagedFile = Annotated[
-    IcebergFile | IcebergRewrite | IcebergDeletes | LanceFragment | LanceDeletes | StagedColumns | LanceColumnFile | StageFile,
+    IcebergFile
+    | IcebergRewrite
+    | IcebergDeletes
+    | LanceFragment
+    | LanceDeletes
+    | LanceRewrite
+    | StagedColumns
+    | LanceColumnFile
+    | StageFile,
     Field(discriminator="format"),
 ]
 #: The table as the claimant of a commit had found it.

@@ -19,6 +19,10 @@ from pydantic import ValidationError
 
 #: Of a longer text, which may be an answer of a server, the rest is left out: expressions are matched against it.
 _MOST_READ: Final = 10_000
+#: What a store sends back of the keys and tokens of a request that it refuses. A text that is cut may not have the end of it.
+SENT_BACK: Final = re.compile(
+    r"<(AWSAccessKeyId|SignatureProvided|StringToSign(?:Bytes)?|CanonicalRequest(?:Bytes)?)>[^<]*(?:</\1>)?"
+)
 #: What libraries write around the cause of an error, and what takes its place.
 _AROUND: Final = tuple(
     (re.compile(pattern), instead)
@@ -27,6 +31,7 @@ _AROUND: Final = tuple(
         (r"LanceError\(\w+\): |Generic \w+ error: |Error performing list request: (?=Error performing )", ""),
         (r"Error performing ([A-Z]+) ([^\s?]+)\S* in [0-9.]+ ?\w+(?:, [^,]+?)*? +- (?:HTTP error: )?", r"\1 \2: "),
         (r",? \S+\.rs:\d+(?::\d+)?", ""),
+        (SENT_BACK.pattern, ""),
         # pyarrow
         (r"When [^:]+: AWS Error NETWORK_CONNECTION during \w+ operation: curlCode: \d+, (?:[^;]*; Details: )?", ""),
         # pyiceberg, of an answer that is not of its protocol

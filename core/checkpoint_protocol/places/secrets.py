@@ -1,8 +1,9 @@
 """The secrets that a process knows, masked in what it says: messages, tracebacks, records of failures, its log.
 
 A step may raise with the whole URL that it called, and a library with the key that it was given. What can be known is masked: the
-values of the storage settings and of catalogs, those of environment variables whose names say that they are secret, and
-passwords in URLs. What a program makes of a secret (its hash, its base64) is not known.
+values of the storage settings and of catalogs, those of environment variables whose names say that they are secret, passwords in
+URLs, and what a store sends back of the keys that it refuses. What a program makes of a secret (its hash, its base64) is not
+known.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, SecretStr
 
-from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.errors import SENT_BACK, CheckpointError
 from checkpoint_protocol.places.setting_values import SecretRef, reveal
 
 MASK: Final = "***"
@@ -42,7 +43,7 @@ class Secrets:
         for secret in sorted(self.known, key=len, reverse=True):
             if secret in text:
                 text = text.replace(secret, MASK)
-        return _USER_INFO.sub(rf"\g<1>{MASK}\g<2>", text)
+        return _USER_INFO.sub(rf"\g<1>{MASK}\g<2>", SENT_BACK.sub("", text))
 
 
 def secrets_of(settings: BaseModel | None, environment: Mapping[str, str], others: Iterable[str] = ()) -> Secrets:

@@ -126,6 +126,16 @@ _IN_RUST = "/build/lance/rust"
             ),
             "broker:9092/bootstrap: Connect to ipv4#10.0.0.1:9092 failed: Connection refused",
         ),
+        (
+            (
+                "Generic S3 error: Error performing GET http://h/b/x in 2.6ms - Server returned non-2xx status code: 403 "
+                "Forbidden: <Error><Code>SignatureDoesNotMatch</Code><AWSAccessKeyId>ASIAKEY</AWSAccessKeyId><StringToSign>"
+                "AWS4-HMAC-SHA256\n20261128/x</StringToSign><SignatureProvided>0123"
+                "</SignatureProvided><StringToSignBytes>41 57</StringToSignBytes>"
+                "<CanonicalRequest>GET\nx-amz-security-token:SECRET"
+            ),
+            ("GET http://h/b/x: Server returned non-2xx status code: 403 Forbidden: <Error><Code>SignatureDoesNotMatch</Code>"),
+        ),
         ("a text of our own (with what it explains); do this", "a text of our own (with what it explains); do this"),
     ],
 )

@@ -20,7 +20,7 @@ from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
 from checkpoint_protocol.manifest.sources.source import FilesSource, IcebergSource, LanceSource, Positional, Source
 from checkpoint_protocol.manifest.where import Condition
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import PinnedIceberg, PinnedTable
+from checkpoint_protocol.records import PinnedIceberg, PinnedKafka, PinnedTable
 from checkpoint_protocol.records.formats.lance import PinnedLance
 from checkpoint_protocol.records.inputs import SourceFile
 
@@ -87,7 +87,8 @@ def _reader_of(
         case KafkaSource():
             from checkpoint_formats.kafka.reader import KafkaReader
 
-            return KafkaReader(source, selection.columns_to_read, storage, sets_apart=sets_apart)
+            schemas = table.schemas if isinstance(table, PinnedKafka) else ()
+            return KafkaReader(source, selection.columns_to_read, storage, schemas=schemas, sets_apart=sets_apart)
         case other:
             assert_never(other)
 

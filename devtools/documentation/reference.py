@@ -16,7 +16,7 @@ from checkpoint_control.views.reason_texts import reason_texts
 from checkpoint_local.cli.main import main as command_line
 from checkpoint_operator.crd.definition import custom_resource_definition
 from checkpoint_operator.metrics.counters import Metrics
-from checkpoint_protocol.places.kafka_settings import KafkaEntry
+from checkpoint_protocol.places.kafka_settings import KafkaEntry, SchemaRegistryEntry
 from checkpoint_protocol.places.settings import GlueCatalogSettings, RestCatalogSettings, SqlCatalogSettings
 from checkpoint_protocol.places.storage import StorageEntry
 from devtools.documentation.python_calls import python_page
@@ -103,6 +103,7 @@ def _settings() -> str:
         ("catalogs.glue", "`catalogs.NAME` with `type: glue`", GlueCatalogSettings),
         ("storage", "An entry of `storage`", StorageEntry),
         ("kafka", "An entry of `kafka`", KafkaEntry),
+        ("kafka.schema_registry", "`schema_registry` of an entry of `kafka`", SchemaRegistryEntry),
     )
     for section, title, model in sections:
         lines += ["", f"## {title}", "", "| field | meaning |", "|---|---|"]

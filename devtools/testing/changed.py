@@ -30,7 +30,7 @@ BY_HAND: Final[dict[str, tuple[str, ...]]] = {
     "checkpoint_formats.iceberg": ("tests/end_to_end/test_files.py",),
     "checkpoint_formats.lance": ("tests/end_to_end/test_files.py",),
     "checkpoint_formats.files": ("tests/end_to_end/test_files.py", "tests/end_to_end/test_text_input.py"),
-    "checkpoint_formats.kafka": ("tests/end_to_end/test_kafka.py",),
+    "checkpoint_formats.kafka": ("tests/end_to_end/test_kafka.py", "tests/end_to_end/test_kafka_avro.py"),
     "checkpoint_formats.merging": ("tests/end_to_end/test_upserts.py",),
     "checkpoint_local.cli": ("tests/end_to_end/test_commands.py",),
     "checkpoint_local": ("tests/end_to_end/test_crashes_of_the_runner.py",),

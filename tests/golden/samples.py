@@ -87,6 +87,7 @@ from checkpoint_protocol.records import (
     PackedPiece,
     PinnedIceberg,
     PinnedKafka,
+    PinnedSchema,
     PlanPartRecord,
     PlanRecord,
     PositionsCovered,
@@ -361,6 +362,22 @@ SAMPLES: Final[dict[str, Record]] = {
         ),
         arrow_schema=_SCHEMA,
         tables=(PinnedKafka(cluster_id="M6B28QcOzXTu5IgMwxVgQg"),),
+    ),
+    "input-kafka-avro": InputRecord(
+        token=_TOKEN,
+        files=(
+            SourceFile(
+                path="topic orders partition 0",
+                etag="sF6/J+aAT1SleBWWyJAywg",
+                size_bytes=7700,
+                unit="rows",
+                start=17,
+                end=94,
+                kafka=KafkaPartition(topic="orders", partition=0),
+            ),
+        ),
+        arrow_schema=_SCHEMA,
+        tables=(PinnedKafka(cluster_id="M6B28QcOzXTu5IgMwxVgQg", schemas=(PinnedSchema(topic="orders", schema_id=7),)),),
     ),
     "input-lance": InputRecord(
         token=_TOKEN,

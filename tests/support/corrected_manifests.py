@@ -92,7 +92,7 @@ CORRECTIONS: Final = (
     ),
     Correction(
         "metadata of raw records",
-        "metadata belongs to format: json: raw has these columns; leave it out",
+        "metadata does not go with format: raw, which has these columns; leave it out",
         [{"spec__source": {"kafka": _KAFKA}}],
     ),
     Correction(

@@ -124,6 +124,7 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
             }
         }
     },
+    "topics of Avro": {"spec__source": {"kafka": {**_KAFKA, "format": "avro", "metadata": ["offset"]}}},
     "topics by a pattern": {"spec__source": {"kafka": {**_PATTERN, "onLost": "Skip"}}, "spec__onRowError": "Quarantine"},
     "what only Spark reads": {"spec__source": {"spark": _ORC}},
     "files by keys": {"spec__source": {"spark": {"format": "csv", "paths": ["/in"], "keyColumns": ["id"]}}},
@@ -655,6 +656,7 @@ BAD: Final[dict[str, dict[str, Any]]] = {
     "no broker": {"spec__source": {"kafka": {**_KAFKA, "bootstrapServers": []}}},
     "a broker without a port": {"spec__source": {"kafka": {**_KAFKA, "bootstrapServers": ["broker"]}}},
     "types of raw records": {"spec__source": {"kafka": {**_KAFKA, "types": {"a": "int64"}}}},
+    "types of Avro": {"spec__source": {"kafka": {**_KAFKA, "format": "avro", "types": {"a": "int64"}}}},
     "metadata of raw records": {"spec__source": {"kafka": {**_KAFKA, "metadata": ["offset"]}}},
     "metadata that records do not have": {"spec__source": {"kafka": {**_KAFKA_JSON, "metadata": ["age"]}}},
     "lost records that are passed over in silence": {"spec__source": {"kafka": {**_KAFKA, "onLost": "Skip"}}},

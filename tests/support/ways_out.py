@@ -288,6 +288,37 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "rows of such a file are known by their number, which depends on it; set it back to {}",
     ),
     # --- Kafka ------------------------------------------------------------------------------------------------------------
+    "unit/formats/test_schema_registry.py::test_a_registry_that_nobody_serves_is_unavailable": (
+        "does not answer: {}; check its url in schema_registry of the cluster's entry",
+    ),
+    "unit/formats/test_schema_registry.py::"
+    "test_credentials_go_to_the_registry_alone_and_refused_ones_are_said_with_the_way_out": (
+        "put username and password in schema_registry of the cluster's entry right",
+        "does not answer as a schema registry does: {}; correct url in schema_registry",
+    ),
+    "unit/formats/test_schema_registry.py::"
+    "test_certificates_that_cannot_be_read_are_said_and_those_of_the_system_are_taken_without_them": (
+        "correct ca_file in schema_registry of the cluster's entry",
+    ),
+    "unit/formats/test_schema_registry.py::test_a_cluster_without_a_registry_is_refused_until_one_is_declared": (
+        "add schema_registry with its url to the entry of the cluster",
+    ),
+    "unit/formats/test_schema_registry.py::test_a_topic_without_a_schema_is_refused_until_one_is_registered": (
+        "register their schema there, or say format: raw and decode the values in a step",
+    ),
+    "unit/formats/test_schema_registry.py::test_a_field_that_no_column_has_is_refused_until_others_are_chosen": (
+        "choose other fields by source.columns, register a schema without it, or say format: raw",
+    ),
+    "unit/formats/test_schema_registry.py::test_topics_have_their_columns_together_each_value_as_it_is": (
+        "in that of another topic; choose other fields by source.columns, or use one write for each topic",
+    ),
+    "unit/formats/test_schema_registry.py::test_another_registry_under_another_url_is_seen_until_the_former_one_is_back": (
+        "is another schema registry than then; put the former url back in schema_registry",
+    ),
+    "end_to_end/test_kafka_avro.py::"
+    "test_a_bad_value_is_quarantined_by_its_offset_or_stops_the_write_and_later_read_by_a_newer_schema": (
+        "and quarantine.retry: Also to read them by the newest schema of a later epoch",
+    ),
     "end_to_end/test_kafka.py::test_validate_says_what_a_run_would_read_and_what_is_wrong_with_the_source": (
         "put the credentials of its entry right (kafka in the settings)",
         "does not answer ({}){}; check source.kafka.bootstrapServers",

@@ -17,6 +17,7 @@ from checkpoint_formats.kafka.failures import made_again, no_topic, refused, una
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, one_line
 from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
+from checkpoint_protocol.places.kafka_settings import KafkaEntry
 from checkpoint_protocol.places.setting_values import reveal
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import KafkaPartition
@@ -183,16 +184,12 @@ class _UnknownTopic(NeedsChange):
     pass
 
 
-def client_properties(servers: Sequence[str], settings: StorageSettings) -> dict[str, str]:
-    """Return the properties by which clients of librdkafka reach a cluster. NeedsChange if it is not granted.
-
-    Without an entry they say who we are to nobody: plain text, and no credentials.
-    """
-    named = {"bootstrap.servers": ",".join(servers)}
+def entry_of(servers: Sequence[str], settings: StorageSettings) -> KafkaEntry | None:
+    """Return the entry of a cluster; None if it has none. NeedsChange if it is not granted, or has not all of the servers."""
     place = settings.place.name("kafka")
     entry = next((entry for entry in settings.kafka if not set(servers).isdisjoint(entry.bootstrap_servers)), None)
     if entry is None:
-        return named
+        return None
     if others := sorted(set(servers) - set(entry.bootstrap_servers)):
         raise NeedsChange(
             reasons.MANIFEST_INVALID,
@@ -206,6 +203,18 @@ def client_properties(servers: Sequence[str], settings: StorageSettings) -> dict
             f"writes of the namespace {tenant.namespace} may not use the Kafka cluster {', '.join(servers)}; the "
             f"administrator of the operator can add {tenant.namespace} to the namespaces of its entry, in {place}",
         )
+    return entry
+
+
+def client_properties(servers: Sequence[str], settings: StorageSettings) -> dict[str, str]:
+    """Return the properties by which clients of librdkafka reach a cluster. NeedsChange if it is not granted.
+
+    Without an entry they say who we are to nobody: plain text, and no credentials.
+    """
+    named = {"bootstrap.servers": ",".join(servers)}
+    entry, place = entry_of(servers, settings), settings.place.name("kafka")
+    if entry is None:
+        return named
     options = {
         "security.protocol": entry.security_protocol,
         "sasl.mechanism": entry.sasl_mechanism,

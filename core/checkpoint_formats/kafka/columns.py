@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 import pyarrow as pa
@@ -24,28 +24,43 @@ WAY_OUT: Final = (
 _NOTHING: Final = b"{}"
 
 
+#: Values from one to another: their rows, or what is wrong with the only one.
+Parts = Iterator[tuple[int, int, pa.RecordBatch | BadLine]]
+
+
 def parse_values(
     values: Sequence[bytes | None], schema: pa.Schema, others: Literal["error", "ignore"], given: Container[str]
-) -> Iterator[tuple[int, int, pa.RecordBatch | BadLine]]:
+) -> Parts:
+    """Give values that are JSON objects in parts, as `in_parts` does."""
+
+    def parse(some: Sequence[bytes | None]) -> pa.RecordBatch:
+        if (lines := _lines(some)) is None:
+            raise ValueError("the value is empty")
+        return parse_objects(lines, schema, others, given)
+
+    return in_parts(values, parse, lambda value, error: what_is_wrong(_lines([value]) or Lines(b"", 0, 0, 0), error))
+
+
+def in_parts(
+    values: Sequence[bytes | None],
+    parse: Callable[[Sequence[bytes | None]], pa.RecordBatch],
+    describe: Callable[[bytes | None, Exception], str],
+) -> Parts:
     """Give the values in parts, from and to: those that can be read, and between them each that cannot, with what is wrong in it.
 
-    Found by halving, as far as the parts are asked for.
+    Found by halving, as far as the parts are asked for. `parse` raises ArrowException or ValueError if a value cannot be read.
     """
     parts = [(0, len(values))]
     while parts:
         start, end = parts.pop()
-        lines = _lines(values[start:end])
         try:
-            if lines is None:
-                raise ValueError("the value is empty")
-            yield start, end, parse_objects(lines, schema, others, given)
+            yield start, end, parse(values[start:end])
         except (pa.ArrowException, ValueError) as error:
             if end - start > 1:
                 middle = (start + end) // 2
                 parts += [(middle, end), (start, middle)]
                 continue
-            shown = lines or Lines(b"", 0, 0, 0)
-            yield start, end, BadLine(reasons.SOURCE_UNREADABLE, what_is_wrong(shown, error))
+            yield start, end, BadLine(reasons.SOURCE_UNREADABLE, describe(values[start], error))
 
 
 def infer_fields(values: Sequence[bytes | None], given: Mapping[str, pa.DataType], *, sets_apart: bool) -> pa.Schema:

@@ -11,17 +11,20 @@ from confluent_kafka import Message
 
 from checkpoint_formats.files.numbering import empty_chunk
 from checkpoint_formats.files.parsing import BadLine
+from checkpoint_formats.kafka.avro_values import WAY_OUT as WAY_OUT_OF_AVRO
+from checkpoint_formats.kafka.avro_values import AvroValues
 from checkpoint_formats.kafka.cluster import Cluster
-from checkpoint_formats.kafka.columns import WAY_OUT, metadata_column, metadata_fields, parse_values
+from checkpoint_formats.kafka.columns import WAY_OUT, Parts, metadata_column, metadata_fields, parse_values
 from checkpoint_formats.kafka.failures import lost, unreadable
 from checkpoint_formats.kafka.records import RecordReader, Records, offset_of
+from checkpoint_formats.kafka.registry import registry_of
 from checkpoint_formats.port import Chunk, Reader
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.type_names import parse_type
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import KafkaPartition
+from checkpoint_protocol.records import KafkaPartition, PinnedSchema
 from checkpoint_protocol.records.inputs import SourceFile
 from checkpoint_protocol.rows.positions import Range
 
@@ -37,7 +40,13 @@ class KafkaReader(Reader):
     """
 
     def __init__(
-        self, source: KafkaSource, columns: Sequence[str] | None, storage: StorageSettings, *, sets_apart: bool = False
+        self,
+        source: KafkaSource,
+        columns: Sequence[str] | None,
+        storage: StorageSettings,
+        *,
+        schemas: Sequence[PinnedSchema] = (),
+        sets_apart: bool = False,
     ) -> None:
         self._source = source
         self._columns = columns
@@ -45,6 +54,9 @@ class KafkaReader(Reader):
         self._types = {name: parse_type(name, text) for name, text in source.types.items()}
         self._cluster = Cluster(source, storage)
         self._records = RecordReader(self._cluster)
+        self._avro = None
+        if source.format == "avro":
+            self._avro = AvroValues(registry_of(source.bootstrap_servers, storage), schemas, columns)
 
     def check_unchanged(self, file: SourceFile) -> None:
         self._cluster.check_unchanged(file)
@@ -64,7 +76,7 @@ class KafkaReader(Reader):
             elif self._source.format == "raw":
                 yield _chunk(records, _raw_batch(records.messages, schema))
             else:
-                yield from self._json_chunks(file.kafka, records, schema)
+                yield from self._chunks(file.kafka, records, schema)
 
     def _lost(self, place: KafkaPartition, records: Records, schema: pa.Schema) -> Chunk:
         error = lost([(place, records.start, records.end)])
@@ -72,7 +84,12 @@ class KafkaReader(Reader):
             raise error
         return _failed(records.start, records.end, schema, error)
 
-    def _json_chunks(self, place: KafkaPartition, records: Records, schema: pa.Schema) -> Iterator[Chunk]:
+    def _parsed(self, place: KafkaPartition, values: Sequence[bytes | None], fields: pa.Schema) -> Parts:
+        if self._avro is not None:
+            return self._avro.parse(place.topic, values, fields)
+        return parse_values(values, fields, "ignore" if self._columns else "error", self._types)
+
+    def _chunks(self, place: KafkaPartition, records: Records, schema: pa.Schema) -> Iterator[Chunk]:
         """Give the records in chunks: the good ones between two bad ones are one."""
         beside = {field.name for field in metadata_fields(self._source)}
         fields = pa.schema([field for field in schema if field.name not in beside])
@@ -81,13 +98,13 @@ class KafkaReader(Reader):
             yield _chunk(records, pa.RecordBatch.from_pylist([], schema=schema))
             return
         values = [message.value() for message in messages]
-        for start, end, found in parse_values(values, fields, "ignore" if self._columns else "error", self._types):
+        for start, end, found in self._parsed(place, values, fields):
             part = messages[start:end]
             after = records.end if end == len(messages) else offset_of(messages[end - 1]) + 1
             if isinstance(found, BadLine):
                 offset = offset_of(part[0])
                 if not self._sets_apart:
-                    raise unreadable(place, offset, found.message, WAY_OUT)
+                    raise unreadable(place, offset, found.message, WAY_OUT if self._avro is None else WAY_OUT_OF_AVRO)
                 if offset > at:
                     yield _chunk(Records([], at, offset), pa.RecordBatch.from_pylist([], schema=schema))
                 yield _failed(offset, after, schema, found)

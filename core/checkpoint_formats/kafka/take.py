@@ -9,10 +9,12 @@ from typing import Final
 import pyarrow as pa
 from confluent_kafka import Message
 
+from checkpoint_formats.kafka.avro_values import columns_of_schemas, pin_schemas
 from checkpoint_formats.kafka.cluster import ANSWER_S, Cluster, Log, Topic
 from checkpoint_formats.kafka.columns import RAW, infer_fields, metadata_fields
 from checkpoint_formats.kafka.failures import log_is_shorter, lost, made_again, name_of, other_cluster
 from checkpoint_formats.kafka.records import RecordReader
+from checkpoint_formats.kafka.registry import registry_of
 from checkpoint_formats.port import Described
 from checkpoint_formats.rows.type_names import parse_type
 from checkpoint_formats.taking import EarlierOf, Taking
@@ -20,7 +22,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, one_line
 from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import KafkaPartition, PinnedKafka, TakenPartition
+from checkpoint_protocol.records import KafkaPartition, PinnedKafka, PinnedSchema, TakenPartition
 from checkpoint_protocol.records.inputs import SourceFile
 
 
@@ -141,12 +143,22 @@ def find_partitions(
     starts = {one.place: logs[one.place].start for one in taken}
     samples = _Samples(RecordReader(cluster, silence_s=ANSWER_S))
     files = tuple(_file(one, samples.bytes_each(taken)) for one in taken)
-    seen = _columns(source, [message.value() for message in samples.messages(taken)], sets_apart=sets_apart)
+    files = (*_again(source, files, starts, earlier), *files)
+    schemas: tuple[PinnedSchema, ...] = ()
+    if source.format == "avro":
+        registry = registry_of(source.bootstrap_servers, storage)
+        filled = {file.kafka.topic for file in files if file.kafka is not None and file.has_positions}
+        schemas = pin_schemas(registry, [topic.name for topic in topics], filled)
+        found, known = columns_of_schemas(registry, schemas, columns)
+        seen = _with_metadata(source, found, known)
+    else:
+        seen = _columns(source, [message.value() for message in samples.messages(taken)], sets_apart=sets_apart)
+        known = ()
     names = [name for name in columns or seen.names if name in seen.names]
     schema = pa.schema([seen.field(name) for name in names])
     place = f"source topics of {cluster.servers}"
-    described = Described((*_again(source, files, starts, earlier), *files), schema, place, tuple(seen.names), _ELSE)
-    return described, PinnedKafka(cluster_id=cluster_id)
+    described = Described(files, schema, place, tuple(dict.fromkeys((*known, *seen.names))), "" if schemas else _ELSE)
+    return described, PinnedKafka(cluster_id=cluster_id, schemas=schemas)
 
 
 class _Samples:
@@ -223,7 +235,7 @@ def _gone_rows(path: str, count: int) -> NeedsChange:
 
 
 def _columns(source: KafkaSource, values: Sequence[bytes | None], *, sets_apart: bool) -> pa.Schema:
-    """Return all columns: raw ones are always the same, those of values are as the first ones show them, or as they are named."""
+    """Return all columns: raw ones are always the same, those of JSON are as the first values show them, or as they are named."""
     if source.format == "raw":
         return RAW
     given = {name: parse_type(name, text) for name, text in source.types.items()}
@@ -239,8 +251,13 @@ def _columns(source: KafkaSource, values: Sequence[bytes | None], *, sets_apart:
     for name, kind in given.items():
         index = found.get_field_index(name)
         found = found.append(pa.field(name, kind)) if index < 0 else found.set(index, pa.field(name, kind))
+    return _with_metadata(source, found, found.names)
+
+
+def _with_metadata(source: KafkaSource, found: pa.Schema, known: Sequence[str]) -> pa.Schema:
+    """Return the columns with those that records have beside their values. `known`: the names of all fields of the values."""
     for field in metadata_fields(source):
-        if field.name in found.names:
+        if field.name in known:
             raise NeedsChange(
                 reasons.MANIFEST_INVALID,
                 f"source.kafka.metadata: the values have a field {field.name} themselves; leave it out of the metadata",

@@ -14,6 +14,31 @@ from checkpoint_protocol.places.setting_values import Secret, SecretRef, Setting
 
 #: host:port
 BrokerAddress = Annotated[str, Field(pattern=r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}$", max_length=300)]
+#: No user information: credentials are fields of their own. No query, as paths are appended.
+RegistryUrl = Annotated[
+    str, Field(pattern=r"^https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?(/[^\s?#@]*)?$", max_length=300)
+]
+
+
+class SchemaRegistryEntry(SettingsSection):
+    """The schema registry of a Kafka cluster. Its credentials are sent to its URL only."""
+
+    url: RegistryUrl = Field(description="The address, e.g. https://registry.example.com:8081.")
+    username: str | None = Field(default=None, description="HTTP basic authentication; at Confluent Cloud, the API key.")
+    password: Secret | None = Field(default=None, description="HTTP basic authentication; at Confluent Cloud, the API secret.")
+    ca_file: str | None = Field(default=None, description="TLS: certificates to trust, in PEM; the system's if absent.")
+
+    @model_validator(mode="after")
+    def _has_what_its_protocol_needs(self) -> SchemaRegistryEntry:
+        if (self.username is None) != (self.password is None):
+            raise ValueError("username and password go together")
+        if self.ca_file is not None and not self.url.startswith("https:"):
+            raise ValueError("ca_file goes with a url of https")
+        return self
+
+    @field_serializer("password")
+    def _serialize_secret(self, secret: SecretRef | SecretStr | None) -> Any:
+        return in_full(secret)
 
 
 class KafkaEntry(SettingsSection):
@@ -29,6 +54,11 @@ class KafkaEntry(SettingsSection):
     ca_file: str | None = Field(default=None, description="TLS: certificates to trust, in PEM; the system's if absent.")
     certificate_file: str | None = Field(default=None, description="TLS: our own certificate, in PEM.")
     key_file: str | None = Field(default=None, description="TLS: the key of our certificate, in PEM.")
+    schema_registry: SchemaRegistryEntry | None = Field(
+        default=None,
+        exclude_if=lambda entry: entry is None,
+        description="The schema registry that has the schemas of values, for the formats that need one.",
+    )
     namespaces: tuple[NamespacePattern, ...] = Field(
         default=(),
         description="Cluster: the namespaces whose writes may use the entry, e.g. [team-a, etl-*]. If absent, only a "

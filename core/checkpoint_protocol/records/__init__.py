@@ -53,7 +53,7 @@ from checkpoint_protocol.records.formats.iceberg import (
     IcebergTarget,
     PinnedIceberg,
 )
-from checkpoint_protocol.records.formats.kafka import KafkaPartition, PinnedKafka
+from checkpoint_protocol.records.formats.kafka import KafkaPartition, PinnedKafka, PinnedSchema
 from checkpoint_protocol.records.formats.lance import (
     ColumnRows,
     LanceBase,

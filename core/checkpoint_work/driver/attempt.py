@@ -224,7 +224,7 @@ def _tells_columns_without_rows(launch: LaunchRecord, input_record: Input) -> bo
     if declared_output(launch.steps) is not None:
         return True
     kafka = launch.source.kafka
-    is_told_by_values = kafka is not None and kafka.format == "json"
+    is_told_by_values = kafka is not None and kafka.format != "raw"
     has_types = all(not pa.types.is_null(kind) for kind in schema_of_input(launch, input_record).types)
     return not launch.steps and not is_told_by_values and has_types
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from checkpoint_protocol.places.kafka_settings import KafkaEntry
+from checkpoint_protocol.places.kafka_settings import KafkaEntry, SchemaRegistryEntry
 from checkpoint_protocol.places.setting_values import SecretRef
 from checkpoint_protocol.places.settings import AwsIdentity, Settings
 from checkpoint_protocol.places.storage import StorageEntry
@@ -49,6 +49,8 @@ def claims_of(settings: Settings) -> tuple[str, ...]:
             found.append(f"the identity of this machine {to}")
     for cluster in settings.kafka:
         to = f"for kafka, {', '.join(cluster.bootstrap_servers)}"
+        if cluster.schema_registry is not None:
+            to += f" and {cluster.schema_registry.url}"
         found += [f"{what} {to}" for what in _references(cluster)]
     return tuple(found)
 
@@ -90,6 +92,8 @@ def _references(section: BaseModel) -> Iterator[str]:
                 yield from _references(one)
     if isinstance(section, StorageEntry) and section.service_account_file is not None:
         yield f"the file {section.service_account_file}"
+    if isinstance(section, SchemaRegistryEntry) and section.ca_file is not None:
+        yield f"the file {section.ca_file}"
     if isinstance(section, KafkaEntry):
         files = (section.ca_file, section.certificate_file, section.key_file)
         yield from (f"the file {file}" for file in files if file is not None)

@@ -78,6 +78,7 @@ for module in {modules}:
 _NOT_THERE: Final = (
     "duckdb",
     "confluent_kafka",
+    "fastavro",
     "pyspark",
     "pandas",
     "anyio",

@@ -23,7 +23,9 @@ _NO_RUN: Final = "no run says it"
 
 KNOWN: Final[Mapping[str, str]] = {
     "checkpoint_local.processes._storage_of": "it is about the settings of all writes",
-    "checkpoint_formats.kafka.cluster.client_properties": _AT_OPENING,
+    "checkpoint_formats.kafka.cluster.entry_of": _AT_OPENING,
+    "checkpoint_formats.kafka.registry._connections": _AT_OPENING,
+    "checkpoint_formats.kafka.registry.registry_of": _AT_OPENING,
     "checkpoint_protocol.places.outputs.refuse": _BY_VALIDATE,
     "checkpoint_protocol.places.setting_values.read": _AT_OPENING,
     "checkpoint_protocol.places.settings._named": _AT_OPENING,
@@ -40,7 +42,7 @@ KNOWN: Final[Mapping[str, str]] = {
     "checkpoint_formats.files.csv.reader.describe": _AT_OPENING,
     "checkpoint_formats.files.partitioned.describe": _AT_OPENING,
     "checkpoint_formats.kafka.cluster._admin": _AT_OPENING,
-    "checkpoint_formats.kafka.take._columns": _AT_OPENING,
+    "checkpoint_formats.kafka.take._with_metadata": _AT_OPENING,
     "checkpoint_formats.kafka.records._consumer": _AT_OPENING,
     "checkpoint_formats.lance.datasets.rows_refused": _BY_ROWS,
     "checkpoint_formats.stage_results.group_keys.refuse_keys": "the columns are those that the steps of a stage give",

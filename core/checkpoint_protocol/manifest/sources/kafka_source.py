@@ -45,9 +45,10 @@ class KafkaSource(Section):
         default="Earliest",
         description="Where the first epoch begins. Partitions and topics that are added later are read from their beginning.",
     )
-    format: Literal["raw", "json"] = Field(
+    format: Literal["raw", "json", "avro"] = Field(
         description="raw: the columns are key, value, headers, timestamp, partition, offset and topic. json: each value is "
-        "one JSON object, whose fields are the columns."
+        "one JSON object, whose fields are the columns. avro: each value is one Avro record with the id of its schema in a "
+        "schema registry; the fields of the newest schema are the columns."
     )
     types: dict[str, Annotated[str, Field(max_length=1024)]] = Field(
         default_factory=dict,
@@ -56,8 +57,8 @@ class KafkaSource(Section):
     )
     metadata: Annotated[tuple[MetadataColumn, ...], Field(max_length=6)] = Field(
         default=(),
-        description="For json: additional columns besides the fields of the value. They are named kafka_key, kafka_offset and "
-        "so on.",
+        description="For json and avro: additional columns besides the fields of the value. They are named kafka_key, "
+        "kafka_offset and so on.",
     )
     max_offsets: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
@@ -88,8 +89,8 @@ class KafkaSource(Section):
             "types",
         ),
         Rule(
-            "self.format == 'json' || self.metadata.size() == 0",
-            "metadata belongs to format: json: raw has these columns; leave it out",
+            "self.format != 'raw' || self.metadata.size() == 0",
+            "metadata does not go with format: raw, which has these columns; leave it out",
             "metadata",
         ),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from checkpoint_protocol.records.base import Count, Part
+from checkpoint_protocol.records.base import Count, Part, later
 
 
 class KafkaPartition(Part):
@@ -14,11 +14,22 @@ class KafkaPartition(Part):
     partition: Count
 
 
+class PinnedSchema(Part):
+    """The schema, by its id in the registry, that tells the columns of the values of a topic. What an id means never changes."""
+
+    topic: str
+    schema_id: Count
+
+
 class PinnedKafka(Part):
-    """A Kafka cluster. What is read of it, the files of the input say: a range of offsets of each partition."""
+    """A Kafka cluster. What is read of it, the files of the input say: a range of offsets of each partition.
+
+    `schemas`: of topics whose values have schemas in a registry; a topic without a schema had nothing to read.
+    """
 
     format: Literal["kafka"] = "kafka"
     cluster_id: str
+    schemas: tuple[PinnedSchema, ...] = later(())
 
     @property
     def title(self) -> str:

@@ -126,7 +126,7 @@ PLANTED: Final[dict[Any, tuple[Any, str]]] = {
     all_values_of_a_slice: (projection, "flat"),
     promoted_by_way_of_a_float: (projection, "_promoted"),
     statistics_of_the_names_of_now: (reader.IcebergReader, "_projection"),
-    no_deletes: (reader.IcebergReader, "_deletes_of"),
+    no_deletes: (reader.IcebergReader, "deleted_rows"),
     deletes_by_their_place_in_the_chunk: (reader, "_without"),
 }
 

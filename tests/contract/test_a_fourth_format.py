@@ -39,7 +39,7 @@ LISTED: Final = (
         ),
     ),
     ("LancePackTarget | NoTarget", "LancePackTarget | NoTarget | PlainTarget"),
-    ("IcebergDeletes | LanceFragment", "IcebergDeletes | LanceFragment | PlainFile"),
+    ("    | LanceFragment\n", "    | LanceFragment\n    | PlainFile\n"),
     ("LanceSink | NoSink", "LanceSink | NoSink | PlainSink"),
     ("    none: NoSink | None = None\n", "    none: NoSink | None = None\n    plain: PlainSink | None = None\n"),
 )

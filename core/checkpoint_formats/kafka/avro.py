@@ -24,7 +24,6 @@ _Conversion = Callable[[Any], Any]
 _TIMES: Final = {"time-millis": 86_400_000, "time-micros": 86_400_000_000}
 _PROMOTIONS: Final = {("int", "long"), ("int", "double"), ("float", "double"), ("string", "bytes"), ("bytes", "string")}
 _PROMOTE: Final[dict[str, _Conversion]] = {"long": int, "double": float, "bytes": str.encode, "string": bytes.decode}
-_ROUND: Final = {("int", "float"), ("long", "float"), ("long", "double")}
 
 
 class NoFit(ValueError):
@@ -113,8 +112,6 @@ def _conversion(writer: Node, reader: Node, path: str) -> _Conversion:
 
 def _of_values(writer: Node, reader: Node, path: str) -> _Conversion:
     ways = (writer.kind, reader.kind)
-    if ways in _ROUND:
-        raise NoFit(f"{path}: the value is a {writer.kind}, which a {reader.kind} does not hold exactly")
     if writer.kind == "union":
         raise NoFit(f"{path}: the schema of the value has a union of several types here, and a column has one")
     if ways[0] != ways[1] and (ways not in _PROMOTIONS or reader.logical is not None or writer.logical is not None):

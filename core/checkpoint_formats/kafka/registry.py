@@ -34,7 +34,7 @@ _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 _NOT_FOUND: Final = {40401, 40402, 40403}
 _BUSY: Final = {408, 425, 429}
 #: A connection that was kept may have been closed at the other end meanwhile. Answers are not asked for again.
-_ONCE_MORE: Final = urllib3.Retry(1, status=0, redirect=False, raise_on_redirect=False)
+_ONCE_MORE: Final = urllib3.Retry(1, status=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +107,10 @@ class SchemaRegistry:
         return found
 
     def _registered(self, schema_id: int, answer: Mapping[str, Any]) -> RegisteredSchema:
-        return self._with_references(schema_id, answer, [_MOST_REFERENCES], ())
+        return self._with_references(schema_id, answer, [_MOST_REFERENCES])
 
-    def _with_references(
-        self, schema_id: int, answer: Mapping[str, Any], room: list[int], path: Sequence[tuple[str, int]]
-    ) -> RegisteredSchema:
+    def _with_references(self, schema_id: int, answer: Mapping[str, Any], room: list[int]) -> RegisteredSchema:
+        """`room`: how many more references there may be. One that leads back to where it came from ends by that, too."""
         text, kind = answer.get("schema"), answer.get("schemaType", "AVRO")
         if not isinstance(text, str) or not isinstance(kind, str):
             raise self._no_registry("a schema has no text")
@@ -123,12 +122,12 @@ class SchemaRegistry:
                 case _:
                     raise self._no_registry("a reference of a schema has no name, subject and version")
             room[0] -= 1
-            if room[0] < 0 or (subject, version) in path:
+            if room[0] < 0:
                 raise UnknownSchema(f"it refers to more than {_MOST_REFERENCES} schemas, or to itself")
             other = self._get(f"/subjects/{quote(subject, safe='')}/versions/{version}?deleted=true")
             if other is None:
                 raise UnknownSchema(f"it refers to version {version} of {subject}, which the registry {self.url} does not have")
-            found[name] = self._with_references(schema_id, other, room, (*path, (subject, version)))
+            found[name] = self._with_references(schema_id, other, room)
         return RegisteredSchema(schema_id, kind, text, found)
 
     def _get(self, path: str) -> dict[str, Any] | None:

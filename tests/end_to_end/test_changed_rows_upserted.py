@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from checkpoint_control.decision.actions import Finish, Stall
 from checkpoint_protocol import reasons
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
-from tests.end_to_end.test_columns_of_changed_rows import ACTS, OTHERS, Model, made, new_input, run
+from tests.end_to_end.test_added_columns import new_input
+from tests.end_to_end.test_columns_of_changed_rows import ACTS, OTHERS, Model, made, run
 from tests.support import vectors
 from tests.support.crashes import Died, Effects
 from tests.support.places import LancePlace

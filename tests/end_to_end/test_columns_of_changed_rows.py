@@ -13,18 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from checkpoint_commit.ports import FoundItem
 from checkpoint_control.decision.actions import Finish, Stall
-from checkpoint_control.loop.keys_objects import compacting
-from checkpoint_control.loop.looks import known_of, open_news
 from checkpoint_control.loop.reconcile import Round
-from checkpoint_local.runner import identify
 from checkpoint_protocol import reasons
-from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.ledger.epoch_index import index_of
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.store.object_store import open_store
+from tests.end_to_end.test_added_columns import new_input
 from tests.support import vectors
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink
 from tests.support.direct_drivers import DirectDrivers
@@ -338,14 +332,3 @@ def test_a_look_finds_fragments_with_changed_rows_and_not_the_write_s_own_column
 
     model.do("update", 3)
     assert len(new_input(place, manifest)) == 2
-
-
-def new_input(place: LancePlace, manifest: CheckpointedWrite) -> list[FoundItem]:
-    """Return what a look after the first epoch finds."""
-    store = open_store(place.checkpoint_uri, place.settings)
-    ledger = Ledger(store, EpochKey(identify(store, manifest), 1))
-    index = index_of(ledger, compacting(store, ledger.key.uid))
-    taken = index.ensure(1)
-    news = open_news(manifest.spec, place.settings)(taken, known_of(manifest.spec, 1, index.files(taken)))
-    assert news is not None
-    return list(news)

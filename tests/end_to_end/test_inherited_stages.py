@@ -23,10 +23,11 @@ from checkpoint_control.writes.deletion import Deleted, delete_write
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.writes import list_stages
+from devtools.s3_server import S3Server
 from tests.end_to_end.test_pipelines import after, assert_as_from_scratch, has_failed, in_the_middle_of
 from tests.support.crashes import Effects
 from tests.support.pipelines import CALLS, FAILING, STAGES, VERSIONS, PipelineLab, digest_of
-from tests.support.places import LancePlace, Place, on_disk
+from tests.support.places import LancePlace, Place, on_disk, on_s3
 from tests.support.writes import rows_of, write_inputs
 
 
@@ -208,6 +209,18 @@ def test_rows_that_were_set_aside_there_are_not_missing_here_without_a_word(lab:
     assert finish(heir) == []
 
     assert calls() == dict.fromkeys(STAGES, len(lab.ids))
+    assert_as_from_scratch(heir)
+
+
+def test_in_a_bucket_the_store_copies_the_rows(tmp_path: Path, s3_server: S3Server) -> None:
+    lab = PipelineLab(on_s3(tmp_path, "lance", s3_server), tmp_path)
+    lab.finish()
+    CALLS.clear()
+    heir = heir_of(lab)
+
+    finish(heir)
+
+    assert calls() == {"first": 0, "second": 0, "third": len(lab.ids)}
     assert_as_from_scratch(heir)
 
 

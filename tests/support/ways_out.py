@@ -19,7 +19,7 @@ NO_ADVICE: Final = (
     "one for each task, segment and partition value",
     "topic, partition and offset",
     "all fragments, and say which rows go",
-    "the data files that may have such rows, and put position deletes",
+    "the data files that may have such rows, and put deletes of rows",
     "cast(id as string) as text",
     "tried {} times (retry)",
     "partition {} of the source",

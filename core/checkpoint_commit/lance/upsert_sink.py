@@ -16,6 +16,7 @@ from checkpoint_commit.lance.columns import refuse_blobs_left_out
 from checkpoint_commit.outcomes import CommitOutcome, Rejected
 from checkpoint_commit.ports import NeedsStage, StageOutdated
 from checkpoint_commit.results import Results, gather
+from checkpoint_commit.sinks import merges
 from checkpoint_commit.sinks.merges import MergingSink, Wanted, name_of_rest, spec_of_merge
 from checkpoint_formats.rows.plain_types import decode_schema
 from checkpoint_protocol import reasons, writes
@@ -84,23 +85,18 @@ def read_rest(ledger: Ledger, done: DoneMerges, merged: Merged, staged: LanceApp
 
     NeedsChange if it is not without all of the rows that merges have named, and only these, as far as the seals tell.
     """
-    stage = Ledger(ledger.store, ledger.key.of_stage(name_of_rest(done.stages)), ledger.pause, ledger.map_all)
-    if (record := stage.commits.read_commit()) is None:
+    if (made := merges.read_rest(ledger, done.stages)) is None:
         return None
-    results = gather(stage, record.attempts, as_staged)
-    read = stage.inputs.read_input(results.input_since)
-    assert read is not None
-    assert isinstance(results.change, StagedChange)
     looked_at, stay = Counter[str](), Counter[str]()
     fragments: list[LanceFragment] = []
-    rewrites = [file for file in results.change.files if isinstance(file, LanceRewrite)]
+    rewrites = [file for file in made.files if isinstance(file, LanceRewrite)]
     for rewrite in rewrites:
         looked_at[rewrite.source] += rewrite.rows
         stay[rewrite.source] += sum(fragment.rows for fragment in rewrite.fragments)
         fragments += rewrite.fragments
     rows = {file.path: each.physical_rows for each in staged.fragments for file in each.files if file.path in merged.left_out}
     wanted = {path: {deletes.path for deletes in found} for path, found in merged.left_out.items()}
-    is_right = len(rewrites) == len(results.change.files) and {file.path: {*file.left_out} for file in read.files} == wanted
+    is_right = len(rewrites) == len(made.files) and {file.path: {*file.left_out} for file in made.read.files} == wanted
     for path, found in merged.left_out.items():
         gone = rows[path] - stay[path]
         # Several merges may have named one row.
@@ -109,9 +105,9 @@ def read_rest(ledger: Ledger, done: DoneMerges, merged: Merged, staged: LanceApp
     if not is_right or looked_at.keys() != rows.keys():
         raise NeedsChange(
             reasons.STAGED_RESULT_REFUSED,
-            f"the seals of the stage {stage.key} do not take the place of the staged fragments that have rows to leave out",
+            f"the seals of the stage {made.key} do not take the place of the staged fragments that have rows to leave out",
         )
-    targets = [target for target in results.targets if isinstance(target, LanceTarget)]
+    targets = [target for target in made.results.targets if isinstance(target, LanceTarget)]
     return lance_append.pack(targets[0].uri, targets, fragments)
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 from typing import Final as Constant
 
-from checkpoint_commit.changes import Change, as_staged
+from checkpoint_commit.changes import Change, StagedChange, as_staged
 from checkpoint_commit.outcomes import BlockOutcome, CommitOutcome, Final, Rejected
 from checkpoint_commit.ports import NeedsStage, PinSource, Stage
-from checkpoint_commit.results import Results
+from checkpoint_commit.results import Results, gather
 from checkpoint_commit.sinks.table_sink import Table, TableSink
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
@@ -20,6 +20,7 @@ from checkpoint_protocol.manifest.sections import Quarantine
 from checkpoint_protocol.manifest.sources.source import Source
 from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.records import Merge, Operation, Output, StagedFile, Target, Upsert
+from checkpoint_protocol.store.parts import Input
 
 #: Merges that one process asks for, for one commit: each has read all that the table had when it began.
 _MOST_MERGES: Constant = 8
@@ -47,6 +48,28 @@ def name_of_rest(found_by: Iterable[str]) -> str:
     """
     digest = hashlib.sha256("\n".join(found_by).encode()).hexdigest()
     return f"rewrite-staged-{digest[:32]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What the stage has made that writes staged files anew. `key` names it."""
+
+    key: EpochKey
+    read: Input
+    results: Results
+    files: Sequence[StagedFile]
+
+
+def read_rest(ledger: Ledger, found_by: Iterable[str]) -> Rest | None:
+    """Return what was made for these stages; None if it is not done."""
+    stage = replace(ledger, key=ledger.key.of_stage(name_of_rest(found_by)))
+    if (record := stage.commits.read_commit()) is None:
+        return None
+    results = gather(stage, record.attempts, as_staged)
+    read = stage.inputs.read_input(results.input_since)
+    assert read is not None
+    assert isinstance(results.change, StagedChange)
+    return Rest(stage.key, read, results, results.change.files)
 
 
 @dataclass(frozen=True, slots=True)

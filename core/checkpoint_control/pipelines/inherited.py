@@ -14,7 +14,7 @@ before all is copied, and those have the numbers after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
@@ -177,7 +177,7 @@ def _treats_rows_alike(heir: Heir, launch: LaunchRecord, commit: CommitRecord | 
     wanted = hash_out_of(identity.hash_in, heir.code_digest, heir.read_digest, identity.algorithm)
     if commit is not None and made != wanted:
         return False
-    # Rows that were set aside there would be missing here without a word.
+    # Rows that were set aside there would be missing here without a word. An attempt with Fail follows none that has some.
     return read == heir.read_digest and (launch.on_row_error == "Fail" or heir.spec.on_row_error == "Quarantine")
 
 
@@ -254,7 +254,8 @@ class _Copy:
         files = tuple(given.files)
         left = given.totals.left
         if launch.reads_stage:
-            theirs, ours = (self._rows_of(ledger, stage) for ledger, stage in self._read())
+            theirs = self._rows_of(self.theirs, launch.reads_stage)
+            ours = self._rows_of(self.ours, self.heir.identity.reads)
             files = tuple(replace(file, path=f"{ours}{file.path.removeprefix(theirs)}") for file in files)
         else:
             left = self.parent.count_others(given) or 0
@@ -267,12 +268,6 @@ class _Copy:
             file_columns=given.file_columns,
         )
         self.ours.inputs.put_input(made, launch.input_since)
-
-    def _read(self) -> Iterator[tuple[Ledger, str]]:
-        """Give both ledgers, with the stage that is read."""
-        launch = self.theirs.attempts.read_launch(self.record.attempts[-1].attempt)
-        yield self.theirs, launch.reads_stage if launch is not None else ""
-        yield self.ours, self.heir.identity.reads
 
     def _rows_of(self, ledger: Ledger, stage: str) -> str:
         return f"{ledger.store.uri}/{EpochLayout(ledger.key.of_stage(stage)).rows}"

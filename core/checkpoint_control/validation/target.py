@@ -81,8 +81,8 @@ def what_a_commit_does(sink: Sink) -> str:
             reads = (
                 "all fragments, and say which rows go"
                 if sink.lance is not None
-                else "the data files that may have such rows, and put position deletes, which readers apply until the files are "
-                "rewritten"
+                else "the data files that may have such rows, and put deletes of rows, which readers apply until the files are "
+                "rewritten, or write these files anew, as the table asks for"
             )
             return f"Upsert: {does}; without any, the table stays as it is. Before the commit, drivers read {keys} of {reads}"
         case "AddColumns":

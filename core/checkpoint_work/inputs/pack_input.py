@@ -60,9 +60,11 @@ def list_fragments_to_pack(ledger: Ledger, target: LancePackTarget, storage: Sto
     for number, origin in sorted(origins.items()):
         found = [each for former in _inputs_in(origin) for each in staged.get(former, ())]
         fragment = dataset.get_fragment(number)
-        is_cleared = target.replaces or (changes is not None and any(len(changes.places(one)) for one in _inputs_in(origin)))
-        if not found and not (is_cleared and has_values(dataset, fragment, target.columns)):
-            continue
+        if not found:
+            inputs = _inputs_in(origin)
+            is_cleared = target.replaces or (changes is not None and any(len(changes.places(one)) for one in inputs))
+            if not is_cleared or not has_values(dataset, fragment, target.columns):
+                continue
         size_bytes = round(sum(size for _, size in found)) or sum(file.file_size_bytes or 0 for file in fragment.data_files())
         files.append(
             SourceFile(

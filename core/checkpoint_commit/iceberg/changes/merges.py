@@ -39,7 +39,7 @@ from checkpoint_commit.iceberg.changes.replaced import Extent, Matching
 from checkpoint_commit.iceberg.changes.rewrites import Rewritten, find_outdated, rewritten_in
 from checkpoint_commit.iceberg.changes.vectors import find_outdated_vectors
 from checkpoint_commit.results import gather
-from checkpoint_commit.sinks.merges import name_of_rest
+from checkpoint_commit.sinks.merges import read_rest
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.ledger import Ledger
@@ -197,23 +197,18 @@ def with_rest(ledger: Ledger, merged: Merged, named: Mapping[str, frozenset[str]
 
     None: they are not written yet. NeedsChange if what was written is not without all of these rows, and only these.
     """
-    stage = replace(ledger, key=ledger.key.of_stage(name_of_rest(merged.stages)))
-    if (record := stage.commits.read_commit()) is None:
+    if (made := read_rest(ledger, merged.stages)) is None:
         return None
-    results = gather(stage, record.attempts, as_staged)
-    read = stage.inputs.read_input(results.input_since)
-    assert read is not None
-    assert isinstance(results.change, StagedChange)
-    anew = [file for file in results.change.files if isinstance(file, IcebergRewrite)]
-    rest = rewritten_in(str(stage.key), read, anew)
-    ends = {file.path: file.end for file in read.files}
+    anew = [file for file in made.files if isinstance(file, IcebergRewrite)]
+    rest = rewritten_in(str(made.key), made.read, anew)
+    ends = {file.path: file.end for file in made.read.files}
     rows = Counter[str]()
     for each in anew:
         rows[each.data_file] += each.rows
-    if len(anew) < len(results.change.files) or {path: each.deletes for path, each in rest.items()} != named or rows != ends:
+    if len(anew) < len(made.files) or {path: each.deletes for path, each in rest.items()} != named or rows != ends:
         raise NeedsChange(
             reasons.STAGED_RESULT_REFUSED,
-            f"the seals of the stage {stage.key} do not take the place of the staged files that have rows to leave out",
+            f"the seals of the stage {made.key} do not take the place of the staged files that have rows to leave out",
         )
     files = tuple(deletes for deletes in merged.files if deletes.data_file not in rest)
     return replace(merged, files=files, rewritten={**merged.rewritten, **rest})

@@ -36,6 +36,7 @@ FIGURES = (
     Figure("upsert-iceberg", "upsert_iceberg", 15, "upsert into Iceberg: ours / Spark's MERGE, and / pyiceberg's upsert"),
     Figure("append-lance", "append_lance", 4, "append to Lance: splits / lance.write_dataset, and / Spark's write.parquet"),
     Figure("add-columns", "add_columns", 10, "a column by a slow step: AddColumns / lance's add_columns; and after a kill"),
+    Figure("first-minute", "first_minute", 3, "1,000 rows with all start-ups: ours / PySpark, and / Daft; validate and preview"),
     Figure("slow-step", "slow_step", 5, "a step of 1 ms a row: checkpointed / plain Spark"),
     Figure("pipeline", "pipelines", 12, "three stages / chained by hand in plain PySpark; and an edit of the last / all three"),
     Figure(

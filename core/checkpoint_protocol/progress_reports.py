@@ -11,7 +11,7 @@ attempt whose tasks tell of new rows or calls is waited for though it seals noth
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Final, Literal, TypeVar, get_args
 
 from pydantic import AfterValidator, Field, ValidationError
 
@@ -69,10 +69,18 @@ class StartedAs(Part):
     stage: Annotated[str, AfterValidator(_named_as_a_stage)] = ""
 
 
+class Entered(Part):
+    """When a driver was first in a phase: after so many milliseconds of its process, or of the attempt that it has waited for."""
+
+    phase: DriverPhase
+    after_ms: Count
+
+
 class DriverProgress(Advice):
     """What a driver is at. `positions_known`: of the epoch's whole input, in `unit`; None where that is not known beforehand.
 
     `started_as`: of a driver that has waited for this attempt, or waits for the first one of the next stage or epoch.
+    `entered`: the phases of the attempt so far, each once.
     """
 
     kind: Literal["progress"] = "progress"
@@ -83,6 +91,7 @@ class DriverProgress(Advice):
     positions_known: Count | None = None
     work: Annotated[tuple[Work, ...], Field(max_length=MAX_TASKS)] = ()
     started_as: StartedAs | None = None
+    entered: Annotated[tuple[Entered, ...], Field(max_length=len(get_args(DriverPhase)))] = ()
 
 
 class LastWords(Advice):

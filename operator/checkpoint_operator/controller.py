@@ -35,8 +35,9 @@ from checkpoint_operator.ends.deleting import ObjectDeletion
 from checkpoint_operator.ends.retention import Retention, clean_up_after
 from checkpoint_operator.kube.api import Conflict, KubeApi
 from checkpoint_operator.metrics.counters import Metrics
-from checkpoint_operator.metrics.round_metrics import count_progress, count_round
+from checkpoint_operator.metrics.round_metrics import count_progress, count_round, count_start
 from checkpoint_operator.objects import confirm_object, manifest_of, named_object, owner_of, refuse_own_disk
+from checkpoint_operator.pods.driver_pod import pod_name
 from checkpoint_operator.pods.handed_keys import HandedKeysEntry
 from checkpoint_operator.pods.pod_drivers import PodDrivers
 from checkpoint_operator.session import ClusterHost, Session, open_session
@@ -246,6 +247,9 @@ class Controller:
                 break
         figures = self._figures(session, done)
         count_progress(self.metrics, session, done, figures.progress)
+        if figures.progress.entered:
+            pod = self.cache.pod(key.namespace, pod_name(key.name, done.key, figures.progress.attempt))
+            count_start(self.metrics, session, done, figures.progress, pod)
         self._publisher.publish(key, done, session, figures)
         if isinstance(done.outcome, Finish):
             return self._end(key, self.cache.existing_write(key), session.spec)

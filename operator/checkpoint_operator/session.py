@@ -126,6 +126,8 @@ class Session:
     rows_failed: int = 0
     committing: int = 0
     counted_plan: tuple[int, int] | None = None
+    #: The attempt whose start is in the metrics.
+    counted_start: tuple[EpochKey, int] | None = None
     time_left: TimeLeft = field(default_factory=TimeLeft)
 
 

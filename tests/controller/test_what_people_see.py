@@ -11,7 +11,7 @@ import pytest
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.progress_reports import DriverProgress, Work, encode_advice
+from checkpoint_protocol.progress_reports import DriverProgress, Entered, Work, encode_advice
 from checkpoint_protocol.store.layout import EpochLayout
 from checkpoint_protocol.store.object_store import open_store
 from tests.controller.harness import World
@@ -289,6 +289,41 @@ def test_progress_moves_within_one_task_that_has_sealed_nothing_and_is_told_ever
     assert world.status.tasks_sealed == 0
     assert {text for text in seen if text is not None} <= {f"{rows}00k/1M" for rows in range(1, 6)} | {"0/1M"}
     assert len(world.api.writes_made) - before <= 6
+
+
+def test_how_long_a_driver_took_until_its_tasks_ran_is_counted_once_and_by_the_times_of_its_pod(
+    world: World, source: Path
+) -> None:
+    world.kubelet.instead[1] = {
+        "phase": "Running",
+        "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:03Z"}],
+        "containerStatuses": [{"name": "driver", "state": {"running": {"startedAt": "2026-01-01T00:00:20Z"}}}],
+    }
+    world.apply(source)
+    world.until(lambda: world.status.phase == "Running")
+    (pod,) = world.api.pods.values()
+    pod["metadata"]["creationTimestamp"] = "2026-01-01T00:00:01Z"
+    ledger = Ledger(world.store(), EpochKey(world.body()["metadata"]["uid"], 1))
+    store = open_store(world.place.checkpoint_uri, world.place.settings)
+    sample = world.operator.controller.metrics.registry.get_sample_value
+
+    def seconds() -> list[float | None]:
+        return [
+            sample("checkpointed_writes_driver_start_seconds_sum", {"until": until})
+            for until in ("scheduled", "container", "tasks")
+        ]
+
+    def tell(*entered: Entered) -> None:
+        told = DriverProgress(attempt=1, phase="RunningTasks", entered=entered)
+        store.overwrite(ledger.at.progress(1), encode_advice(told))
+        world.pass_time(60)
+
+    tell(Entered(phase="Planning", after_ms=900))
+    assert seconds() == [None, None, None]
+    tell(Entered(phase="Planning", after_ms=900), Entered(phase="RunningTasks", after_ms=5_500))
+    tell(Entered(phase="Planning", after_ms=900), Entered(phase="RunningTasks", after_ms=5_500))
+
+    assert seconds() == [2.0, 19.0, 24.5]
 
 
 def test_what_the_driver_is_at_is_told_before_it_has_sealed_anything(world: World, source: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Final, Literal
 from checkpoint_commit.results import count_quarantined_before
 from checkpoint_control.progress.tallies import ChainTally, Tallies
 from checkpoint_protocol.manifest.quantities import counted
-from checkpoint_protocol.progress_reports import DriverPhase, DriverProgress, Work, read_report
+from checkpoint_protocol.progress_reports import DriverPhase, DriverProgress, Entered, Work, read_report
 from checkpoint_protocol.records import CommitRecord
 
 
@@ -22,7 +22,8 @@ class Progress:
     `rows_failed` are quarantined, by this or by a stage before it. `phase` is what the driver of the latest attempt says that it
     is at, None where it says nothing; `rows_in_hand` is what its tasks have computed and not sealed. Of `positions_known` in the
     whole input (None: not known before it is read), in `unit`, `positions_done` are sealed or in hand. `calls_in_flight` and
-    `tries_again` are those of running tasks, of steps that wait.
+    `tries_again` are those of running tasks, of steps that wait. `entered`: when a driver that was started for the latest attempt
+    was first in each phase.
     """
 
     attempt: int
@@ -41,6 +42,7 @@ class Progress:
     positions_known: int | None = None
     calls_in_flight: int = 0
     tries_again: int = 0
+    entered: tuple[Entered, ...] = ()
 
 
 def measure(tallies: Tallies, commit: CommitRecord | None = None) -> Progress:
@@ -93,6 +95,7 @@ def measure(tallies: Tallies, commit: CommitRecord | None = None) -> Progress:
         positions_known=size.positions_known if size is not None else None,
         calls_in_flight=sum(work.calls_in_flight for work in in_hand),
         tries_again=sum(work.tries_again for work in in_hand),
+        entered=told.entered if told is not None and told.started_as is None else (),
     )
 
 

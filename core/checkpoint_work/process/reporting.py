@@ -20,6 +20,7 @@ from checkpoint_protocol.progress_reports import (
     MAX_TASKS,
     DriverPhase,
     DriverProgress,
+    Entered,
     Overwrite,
     StartedAs,
     Work,
@@ -58,9 +59,23 @@ class Activity:
     positions_known: int | None = None
     #: Of a driver that waits for the next epoch, or has: what it was started for.
     started_as: StartedAs | None = None
+    #: Tells seconds since the driver's process began, or since it has taken the attempt up.
+    age_s: Callable[[], float] = field(default=lambda: 0.0)
+    _entered: dict[DriverPhase, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.enter(self.phase)
 
     def enter(self, phase: DriverPhase) -> None:
+        # In one assignment, as another thread reads it.
+        self._entered = {phase: round(1000 * self.age_s()), **self._entered}
         self.phase = phase
+
+    @property
+    def entered(self) -> tuple[Entered, ...]:
+        """When the attempt was first in each phase, in the order of time."""
+        found = (Entered(phase=phase, after_ms=after_ms) for phase, after_ms in self._entered.items())
+        return tuple(sorted(found, key=lambda one: one.after_ms))
 
     def know(self, files: Iterable[SourceFile]) -> None:
         """Note how much the whole input is, if that is known before it is read, and all of it is counted in one unit."""
@@ -107,6 +122,7 @@ class DriverTeller:
             positions_known=self.activity.positions_known,
             work=tuple(work for _, (_, work) in sorted(self._read.items()) if work is not None)[:MAX_TASKS],
             started_as=self.activity.started_as,
+            entered=self.activity.entered,
         )
         if now != self._told:
             self.overwrite(place, encode_advice(now))

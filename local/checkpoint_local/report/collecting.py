@@ -25,7 +25,7 @@ from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest.quantities import counted
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.places.secrets import MASK, says_secret
-from checkpoint_protocol.progress_reports import DriverProgress, read_report
+from checkpoint_protocol.progress_reports import DriverProgress, Entered, read_report
 from checkpoint_protocol.store.layout import EpochLayout
 from checkpoint_protocol.store.object_store import ObjectStore
 
@@ -43,7 +43,7 @@ class AttemptReport:
 
     `last_sign`: when its driver put the last object before it was closed. `rows_lost`: rows that its driver had last reported as
     computed, and that were not sealed when the attempt ended; None where it has reported nothing. `counts`: its seals are among
-    the results.
+    the results. `entered`: when its driver was first in each phase.
     """
 
     shown: ShownAttempt
@@ -55,6 +55,7 @@ class AttemptReport:
     seals: tuple[tuple[datetime, int], ...]
     rows_before: int
     rows_lost: int | None
+    entered: tuple[Entered, ...] = ()
 
     @property
     def rows_per_second(self) -> float | None:
@@ -193,6 +194,7 @@ def _part(key: EpochKey, epoch: ShownEpoch, times: _Times) -> PartReport:
         folder = f"{at.staged}/{one.attempt}"
         state = _state(one, epoch.is_cleaned)
         closed, last_sign = times.put_at.get(at.closed(one.attempt)), times.signs.get(folder)
+        told = read_report(times.store, at.progress(one.attempt), DriverProgress)
         attempts.append(
             AttemptReport(
                 shown=one,
@@ -203,7 +205,8 @@ def _part(key: EpochKey, epoch: ShownEpoch, times: _Times) -> PartReport:
                 closed=closed,
                 seals=tuple(sorted(times.seals.get(folder, ()))),
                 rows_before=sum(rows.get(number, 0) for number in one.counted),
-                rows_lost=_rows_lost(times, at, one.attempt) if state in ("failed", "cut off") else None,
+                rows_lost=_rows_lost(told, times, at) if told is not None and state in ("failed", "cut off") else None,
+                entered=told.entered if told is not None else (),
             )
         )
     failed_rows = _grouped(row for one in epoch.attempts if one.attempt in counting for row in one.quarantined)
@@ -232,11 +235,10 @@ def _state(attempt: ShownAttempt, is_cleaned: bool) -> State:
     return "incomplete" if is_cleaned else "cut off"
 
 
-def _rows_lost(times: _Times, at: EpochLayout, attempt: int) -> int | None:
-    told = read_report(times.store, at.progress(attempt), DriverProgress)
-    if told is None or not told.work:
+def _rows_lost(told: DriverProgress, times: _Times, at: EpochLayout) -> int | None:
+    if not told.work:
         return None
-    return sum(work.rows for work in told.work if at.seal(attempt, work.task, work.link) not in times.rows_sealed)
+    return sum(work.rows for work in told.work if at.seal(told.attempt, work.task, work.link) not in times.rows_sealed)
 
 
 def _grouped(rows: Iterable[ShownRowError]) -> tuple[FailedRows, ...]:

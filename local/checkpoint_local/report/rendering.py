@@ -11,7 +11,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from checkpoint_local.cli.printing import size_text
-from checkpoint_local.report.collecting import PartReport, Report
+from checkpoint_local.report.collecting import AttemptReport, PartReport, Report
 from checkpoint_local.report.drawing import draw, state_text
 from checkpoint_protocol.printable import printable
 
@@ -19,6 +19,13 @@ from checkpoint_protocol.printable import printable
 _MOST_OF_A_TEXT: Final = 1_000
 _MOST_OF_A_MANIFEST: Final = 100_000
 _NOT_IN_XML: Final = str.maketrans({"\ufffe": "\\ufffe", "\uffff": "\\uffff"})
+
+_PHASES: Final[dict[str, str]] = {
+    "Planning": "planning",
+    "StartingSpark": "starting Spark",
+    "RunningTasks": "running tasks",
+    "AwaitingRows": "awaiting rows",
+}
 
 Mask = Callable[[str], str]
 
@@ -43,7 +50,15 @@ def render(report: Report, mask: Mask = lambda text: text) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=shown
     )
-    environment.filters |= {"size": size_text, "time": _time, "whole": whole, "drawn": drawn, "state": state_text, "rate": _rate}
+    environment.filters |= {
+        "size": size_text,
+        "time": _time,
+        "whole": whole,
+        "drawn": drawn,
+        "state": state_text,
+        "rate": _rate,
+        "start": start_text,
+    }
     template = resources.files("checkpoint_local.report").joinpath("page.html").read_text(encoding="utf-8")
     return environment.from_string(template).render(report=report)
 
@@ -57,6 +72,15 @@ def _cut(text: str, most: int) -> str:
 
 def _time(time: datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def start_text(attempt: AttemptReport) -> str:
+    """Say how long after its start the driver was in each phase, and when the first rows were sealed."""
+    entered = (f"{_PHASES[one.phase]} after {one.after_ms / 1000:.1f} s" for one in attempt.entered if one.phase in _PHASES)
+    said = ", ".join(entered)
+    if attempt.began is None or not attempt.seals:
+        return said
+    return f"{said}; the first seal {(attempt.seals[0][0] - attempt.began).total_seconds():.1f} s after the launch record"
 
 
 def _rate(rows_per_second: float | None) -> str:

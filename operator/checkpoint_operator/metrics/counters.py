@@ -33,6 +33,13 @@ class Metrics:
             registry=self.registry,
         )
         self.attempts = Counter(f"{_PREFIX}_attempts", "Attempts that ended, by cause.", ["cause"], registry=self.registry)
+        self.driver_start_seconds = Histogram(
+            f"{_PREFIX}_driver_start_seconds",
+            "From the creation of a driver's pod until it was scheduled, its container was started, and its first tasks ran.",
+            ["until"],
+            buckets=(1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800),
+            registry=self.registry,
+        )
         self.commits = Counter(f"{_PREFIX}_commits", "Commits, by outcome.", ["format", "outcome"], registry=self.registry)
         self.committed_rows = Counter(
             f"{_PREFIX}_committed_rows", "Rows that were committed.", ["format"], registry=self.registry

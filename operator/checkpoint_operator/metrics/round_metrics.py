@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from checkpoint_control.decision.actions import Close, Commit, Stall
 from checkpoint_control.loop.reconcile import Round
 from checkpoint_control.progress.epoch_progress import Progress
 from checkpoint_operator.metrics.counters import Metrics
+from checkpoint_operator.pods.driver_status import start_of
 from checkpoint_operator.session import Session
 from checkpoint_operator.status.object_status import cause_of
 
@@ -39,6 +43,20 @@ def count_progress(metrics: Metrics, session: Session, done: Round, progress: Pr
     if not done.key.stage and progress.tasks is not None and session.counted_plan != (done.key.epoch, progress.attempt):
         session.counted_plan = (done.key.epoch, progress.attempt)
         metrics.input_files_done.inc(progress.input_files_done)
+
+
+def count_start(metrics: Metrics, session: Session, done: Round, progress: Progress, pod: Mapping[str, Any] | None) -> None:
+    """Add how long a driver's pod took until its tasks ran, once they do. Kubernetes tells its times in whole seconds."""
+    tasks = next((one for one in progress.entered if one.phase == "RunningTasks"), None)
+    if tasks is None or pod is None or session.counted_start == (done.key, progress.attempt):
+        return
+    session.counted_start = (done.key, progress.attempt)
+    start = start_of(pod)
+    if start.scheduled_s is not None:
+        metrics.driver_start_seconds.labels("scheduled").observe(start.scheduled_s)
+    if start.container_s is not None:
+        metrics.driver_start_seconds.labels("container").observe(start.container_s)
+        metrics.driver_start_seconds.labels("tasks").observe(start.container_s + tasks.after_ms / 1000)
 
 
 def _count_rows(metrics: Metrics, session: Session, epoch: int, sealed: int, failed: int) -> None:

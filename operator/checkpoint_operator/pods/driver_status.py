@@ -5,7 +5,9 @@ Read for people, for restarts and for the backoff. Whether a driver has done its
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from checkpoint_control.decision.observation import DriverObservation, DriverState, Failure
@@ -51,9 +53,38 @@ def observe_pod(pod: Pod | None, generation: int, digest: str = "") -> DriverObs
     return DriverObservation(state, None, is_outdated, annotations.get(EDIT_ANNOTATION, digest) != digest)
 
 
+@dataclass(frozen=True, slots=True)
+class PodStart:
+    """Seconds from the creation of a pod until it was scheduled, and until its container was started; None: it was not yet."""
+
+    scheduled_s: float | None
+    container_s: float | None
+
+
+def start_of(pod: Pod) -> PodStart:
+    """Return how long the pod took to start, by its own times."""
+    status = pod.get("status") or {}
+    scheduled = next(
+        (one.get("lastTransitionTime") for one in status.get("conditions") or () if _is_true(one, "PodScheduled")), None
+    )
+    containers = (one.get("state") or {} for one in status.get("containerStatuses") or () if one.get("name") == DRIVER_CONTAINER)
+    states = next(containers, {})
+    container = next((state.get("startedAt") for name in ("running", "terminated") if (state := states.get(name))), None)
+    created = datetime.datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
+
+    def after_s(moment: str | None) -> float | None:
+        return max(0.0, (datetime.datetime.fromisoformat(moment) - created).total_seconds()) if moment else None
+
+    return PodStart(after_s(scheduled), after_s(container))
+
+
+def _is_true(condition: Mapping[str, Any], kind: str) -> bool:
+    return condition.get("type") == kind and condition.get("status") == "True"
+
+
 def _end(pod: Pod, status: Mapping[str, Any]) -> Failure | None:
     for condition in status.get("conditions") or ():
-        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
+        if _is_true(condition, "DisruptionTarget"):
             word = condition.get("reason", "")
             text = f"the driver's pod was taken away: {word}: {condition.get('message', '')}"
             return _failure(_DISRUPTIONS.get(word, reasons.DRIVER_EVICTED), text)

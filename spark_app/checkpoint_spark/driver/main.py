@@ -14,6 +14,7 @@ import argparse
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -72,6 +73,8 @@ def ending_when_closed(at_work: AtWork, end: Callable[[str], None], interval_s: 
 
 #: spark.task.maxFailures of a cluster; in a local master it is part of the name.
 _TRIES: Final = 4
+#: Of what proc(5) says after the name of the command.
+_FIELD_OF_START: Final = 19
 EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_SUPERSEDED: Final = 3
@@ -131,7 +134,7 @@ def drive(orders: Orders, tell: Tell = lambda said: say(words_of(said))) -> int:
     conf = fast_start(with_variables(orders.spark_conf, os.environ), os.environ)
     spark = KeptSpark(conf, is_kept=orders.keep is not None)
     started_as = StartedAs(epoch=orders.key.epoch, stage=orders.key.stage, attempt=orders.attempt)
-    activity = Activity()
+    activity = Activity(age_s=_age_of_process_s)
     while True:
         ledger = Ledger(signed, orders.key)
         code = _drive_attempt(orders, ledger, storage, store.overwrite, spark, activity, tell)
@@ -144,7 +147,21 @@ def drive(orders: Orders, tell: Tell = lambda said: say(words_of(said))) -> int:
             spark.stop()
             return code
         orders = replace(orders, key=following, attempt=1)
-        activity = Activity(started_as=started_as)
+        activity = Activity(started_as=started_as, age_s=_age_from_now())
+
+
+def _age_of_process_s() -> float:
+    """Return how long ago this process was started, by Linux; 0 where the system does not tell."""
+    try:
+        began = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[_FIELD_OF_START])
+        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - began / os.sysconf("SC_CLK_TCK"))
+    except OSError:
+        return 0.0
+
+
+def _age_from_now() -> Callable[[], float]:
+    began = time.monotonic()
+    return lambda: time.monotonic() - began
 
 
 def _drive_attempt(

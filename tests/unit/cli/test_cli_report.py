@@ -18,7 +18,7 @@ from checkpoint_local.report.drawing import draw
 from checkpoint_local.report.rendering import render
 from checkpoint_protocol import writes
 from checkpoint_protocol.manifest.spec import parse_manifest
-from checkpoint_protocol.progress_reports import DriverProgress, Work, encode_advice
+from checkpoint_protocol.progress_reports import DriverProgress, Entered, Work, encode_advice
 from checkpoint_protocol.records import Quarantined, QuarantinedRow, RowPosition
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.store import layout
@@ -64,6 +64,7 @@ attempt | rows sealed | sealed before | lost | rows/s | seals | files | size | e
 1 | 5 | 0 | 7 | 0.5 | 1 | 1 | 100 B | cut off, without a word from its driver
 2 | 5 | 5 | – | 1.0 | 1 | 1 | 100 B | failed: CodeFailed
 3 | 15 | 10 | – | 0.8 | 2 | 2 | 200 B | complete
+The driver of attempt 1: planning after 1.2 s, running tasks after 4.1 s; the first seal 10.0 s after the launch record.
 Attempt 2: | CodeFailed | : | step 'embed' failed
 Rows that failed
 2 × ValueError in predict
@@ -107,7 +108,11 @@ def write(tmp_path: Path) -> Told:
     told.seal(0, last=False, rows=5)
     told.at(10)
     work = (Work(task=0, link=0, rows=3, positions=3), Work(task=0, link=1, rows=7, positions=7))
-    told.store.overwrite(told.ledger.at.progress(1), encode_advice(DriverProgress(attempt=1, phase="RunningTasks", work=work)))
+    entered = (Entered(phase="Planning", after_ms=1_250), Entered(phase="RunningTasks", after_ms=4_100))
+    told.store.overwrite(
+        told.ledger.at.progress(1),
+        encode_advice(DriverProgress(attempt=1, phase="RunningTasks", work=work, entered=entered)),
+    )
     told.at(12)
     told.close()
     told.at(20)

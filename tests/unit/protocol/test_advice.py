@@ -89,6 +89,23 @@ def test_each_phase_is_told_at_the_next_tick_and_nothing_is_put_while_nothing_ch
     assert store.requests.count("put progress.json") == 3
 
 
+def test_when_each_phase_was_first_entered_is_told_in_the_order_of_time() -> None:
+    ages = iter([1.2, 1.5, 4.0, 5.0, 9.0])
+    activity = Activity(age_s=lambda: next(ages))
+    for phase in ("StartingSpark", "Planning", "RunningTasks", "StartingSpark"):
+        activity.enter(phase)
+    store = OverwritableStore()
+    teller_over(store, activity).tick()
+
+    progress = told(store)
+    assert progress is not None
+    assert [(one.phase, one.after_ms) for one in progress.entered] == [
+        ("Planning", 1200),
+        ("StartingSpark", 1500),
+        ("RunningTasks", 5000),
+    ]
+
+
 def test_what_running_tasks_have_in_hand_is_told_with_it_and_read_only_where_it_changed() -> None:
     store, activity = OverwritableStore(), Activity(phase="RunningTasks")
     teller = teller_over(store, activity)

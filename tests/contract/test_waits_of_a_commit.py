@@ -93,7 +93,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return CLOCK
 
 
-@pytest.mark.parametrize(("files", "waits"), [(1, 8), (1_000, 9)])
+@pytest.mark.parametrize(("files", "waits"), [(1, 7), (1_000, 8)])
 def test_a_commit_waits_so_many_times_in_a_row(
     files: int, waits: int, s3_server: S3Server, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +117,7 @@ def test_a_commit_waits_so_many_times_in_a_row(
     assert clock.waits == waits
 
 
-@pytest.mark.parametrize(("kind", "waits"), [("iceberg", 17), ("lance", 21)])
+@pytest.mark.parametrize(("kind", "waits"), [("iceberg", 13), ("lance", 17)])
 def test_the_rounds_from_the_last_seal_to_the_commit_record_wait_so_many_times_in_a_row(
     kind: str, waits: int, s3_server: S3Server, tmp_path: Path, clock: Clock
 ) -> None:

@@ -36,7 +36,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.ledger.epoch_records import SealListing
 from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.progress_reports import DriverProgress, read_report
-from checkpoint_protocol.records import Began, CommitRecord, LaunchRecord, Merge, Operation, StageIdentity
+from checkpoint_protocol.records import Began, ClosedRecord, CommitRecord, LaunchRecord, Merge, Operation, StageIdentity
 from checkpoint_protocol.store.object_store import ObjectStore
 
 #: A driver that has sealed nothing for so long is asked whether it has executors.
@@ -257,8 +257,8 @@ class Observer:
 
     def observe(self) -> Observation:
         """Read what there is of the epoch, and ask for its drivers."""
-        seen, ledger = self.observe_end(), self.current_ledger
-        numbers = ledger.attempts.list_attempts()
+        ledger = self.current_ledger
+        seen, numbers = ledger.read_both(self.observe_end, ledger.attempts.list_attempts)
         if self._first_counted is None or not numbers:
             self._first_counted = self.host.forgive(numbers) + 1
         attempts = tuple(self._attempt(ledger, number, number == numbers[-1], seen.is_committed) for number in numbers)
@@ -352,7 +352,7 @@ class Observer:
     def _attempt(self, ledger: Ledger, number: int, is_last: bool, is_committed: bool) -> Attempt:
         launch = ledger.attempts.read_launch(number)
         assert launch is not None
-        closed = ledger.attempts.read_closed(number)
+        closed = self._read_closed(ledger, number, is_last)
         is_open = is_last and closed is None
         # The driver first: were it asked after the seals, one that sealed and ended in between would look idle and gone.
         place = (ledger.key, number)
@@ -408,6 +408,13 @@ class Observer:
             place=None if started_as == place else started_as,
             is_of_other_stage=not self.write.awaits_stages and not _is_same_stage(launch.stage, self.write.stage),
         )
+
+    def _read_closed(self, ledger: Ledger, number: int, is_last: bool) -> ClosedRecord | None:
+        """Return how an attempt was closed. The plan, which the last one is asked for next, is read beside it, and kept."""
+        if not is_last or ledger.plans.is_known(number):
+            return ledger.attempts.read_closed(number)
+        closed, _ = ledger.read_both(lambda: ledger.attempts.read_closed(number), lambda: ledger.plans.read_plan(number))
+        return closed
 
     def _starvation(self, ledger: Ledger, attempt: int, place: Place) -> Failure | None:
         """Ask for the executors of a driver that seals nothing. While it has none it is not idle: it could not do anything.

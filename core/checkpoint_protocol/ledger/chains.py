@@ -15,7 +15,7 @@ from checkpoint_protocol.ledger.bundles import Bundles
 from checkpoint_protocol.ledger.epoch_records import EpochRecords
 from checkpoint_protocol.ledger.inputs import Plans
 from checkpoint_protocol.ledger.seals import Seals
-from checkpoint_protocol.records import ClosedRecord, GivenUp, PlanRecord, Seal
+from checkpoint_protocol.records import ClosedRecord, GivenUp, Seal
 from checkpoint_protocol.store.parallel import READERS, streamed
 
 #: Of tasks that a listing does not show, so many in a row are asked for in vain before the rest is taken to have nothing.
@@ -52,10 +52,10 @@ class Chains:
         will count it. Bundles only save reading: one that does not hold what the listing shows is passed over.
         `given_up`: why, where the driver has not said it.
         """
-        closed, plan = self.records.read_both(lambda: self.attempts.read_closed(attempt), lambda: self.plans.read_plan(attempt))
-        if closed is not None:
-            return closed
-        found = self._find_closed(attempt, plan).model_copy(update={"given_up": given_up})
+        found, is_stored = self._find_closed(attempt)
+        if is_stored:
+            return found
+        found = found.model_copy(update={"given_up": given_up})
         if not found.complete:
             self.records.let_go()
             return self.attempts.put_closed(found)
@@ -63,10 +63,17 @@ class Chains:
         put, _ = self.records.read_both(lambda: self.attempts.put_closed(found), lambda: self.attempts.read_launch(attempt))
         return put
 
-    def _find_closed(self, attempt: int, plan: PlanRecord | None) -> ClosedRecord:
-        if plan is None:
-            return ClosedRecord(token=new_token(), attempt=attempt, plan_token=None, chain_lengths=(), complete=False)
-        listing = self.seals.list_seals(attempt)
+    def _find_closed(self, attempt: int) -> tuple[ClosedRecord, bool]:
+        """Return the record that is stored, or the one to put, and whether it is stored."""
+        # The listing is asked for beside the record, as an attempt that is to be closed is open as a rule.
+        closed, listing = self.records.read_both(
+            lambda: self.attempts.read_closed(attempt), lambda: self.seals.list_seals(attempt)
+        )
+        if closed is not None:
+            return closed, True
+        if (plan := self.plans.read_plan(attempt)) is None:
+            nothing = ClosedRecord(token=new_token(), attempt=attempt, plan_token=None, chain_lengths=(), complete=False)
+            return nothing, False
         checked = self.bundles.check(attempt, listing)
         lengths = listing.lengths()
         del listing
@@ -85,7 +92,7 @@ class Chains:
         for task, (length, _) in ends.items():
             if length:
                 chains[task] = length
-        return ClosedRecord(
+        found_now = ClosedRecord(
             token=new_token(),
             attempt=attempt,
             plan_token=plan.token,
@@ -93,6 +100,7 @@ class Chains:
             complete=sum(is_whole for _, is_whole in ends.values()) == plan.task_count,
             bundles=tuple(checked.bundles),
         )
+        return found_now, False
 
     def _ends_of_those_not_shown(
         self, attempt: int, tasks: int, shown: Mapping[int, int]

@@ -120,6 +120,10 @@ class Plans:
             )
         return stored
 
+    def is_known(self, attempt: int) -> bool:
+        """Whether a plan was read, so that reading it again costs no request."""
+        return self.records.at.plan(attempt) in self.records.known
+
     def read_plan(self, attempt: int) -> PlanRecord | None:
         """Return a plan: of one with many tasks, what it says besides, and their number."""
         path = self.records.at.plan(attempt)

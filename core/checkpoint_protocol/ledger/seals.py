@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, Literal
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, Superseded
 from checkpoint_protocol.ledger.epoch_records import EpochRecords, SealListing
 from checkpoint_protocol.ledger.inputs import Plans
-from checkpoint_protocol.records import MAX_RECORD_BYTES, MAX_SEALS, MAX_TASKS, QuarantinedRow, QuarantineRecord, Seal, decode
+from checkpoint_protocol.records import (
+    MAX_RECORD_BYTES,
+    MAX_SEALS,
+    MAX_TASKS,
+    PlanRecord,
+    QuarantinedRow,
+    QuarantineRecord,
+    Seal,
+    decode,
+)
 from checkpoint_protocol.store import layout
 from checkpoint_protocol.store.memory import reading
 from checkpoint_protocol.store.object_listing import shown
+from checkpoint_protocol.store.object_store import StoredObject
 from checkpoint_protocol.store.parallel import streamed
 from checkpoint_protocol.store.put_once import put_object, put_once, read
 
@@ -24,6 +35,8 @@ _SEALS_OF_A_TASK: Final = MAX_SEALS // MAX_TASKS
 _SEALS_BESIDES: Final = 100_000
 #: And no more than these, which are some hundreds of megabytes in memory.
 _MOST_LISTED: Final = 2 * MAX_TASKS
+#: In two answers to a listing.
+_FEW: Final = 2_000
 #: Enough to cut a listing at.
 _BORDERS: Final = 512
 
@@ -77,12 +90,12 @@ class Seals:
         What has no place in any chain is passed over.
         """
         folder = self.records.at.seals(attempt)
-        plan = self.plans.read_plan(attempt)
+        plan, few = self._read_plan_and_few(attempt, folder)
         tasks = plan.task_count if plan else 0
         borders = [f"{folder}{task}/" for task in range(0, tasks, max(1, tasks // _BORDERS))]
         listing = SealListing()
         most = min(_SEALS_BESIDES + _SEALS_OF_A_TASK * tasks, _MOST_LISTED)
-        for stored in shown(self.records.store.list(folder, borders)):
+        for stored in shown(self.records.store.list(folder, borders)) if few is None else few:
             if place := layout.seal_of(stored.path, folder):
                 if (plan is not None and place[0] >= tasks) or place[1] >= _MOST_LISTED:
                     continue  # nobody's task, or link
@@ -97,6 +110,16 @@ class Seals:
                 )
         listing.bundles.sort()
         return listing
+
+    def _read_plan_and_few(self, attempt: int, folder: str) -> tuple[PlanRecord | None, list[StoredObject] | None]:
+        """Return the plan, and all that is listed in the folder where that was asked for beside the plan, and is little."""
+        if self.plans.is_known(attempt):
+            return self.plans.read_plan(attempt), None
+        plan, first = self.records.read_both(
+            lambda: self.plans.read_plan(attempt),
+            lambda: list(islice(shown(self.records.store.list(folder)), _FEW)),
+        )
+        return plan, first if len(first) < _FEW else None
 
     def list_links(self, attempt: int) -> dict[int, int]:
         """Return, for each task with seals, how many links its listing shows without a gap.

@@ -38,7 +38,8 @@ def test_a_seal_is_tallied_once_however_often_it_is_asked_for() -> None:
     for _ in range(3):
         assert {task: chain.rows_read for task, chain in tallies.of_tasks(1).items()} == {task: task for task in range(5)}
 
-    assert asked_at_once == [5]
+    # Twos are a plan, and a listing beside it.
+    assert [count for count in asked_at_once if count > 2] == [5]
     assert {path: count for path, count in store.gets.items() if "/seals/" in path} == {
         ledger.at.seal(1, task, 0): 1 for task in range(5)
     }

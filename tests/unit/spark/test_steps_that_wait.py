@@ -446,6 +446,23 @@ def test_a_plain_step_that_says_nothing_is_tried_again_in_its_own_thread(code: C
     assert seen.threads == {threading.get_ident()}
 
 
+def test_what_a_plain_step_gave_to_be_awaited_is_asked_for_anew_where_it_fails_for_a_reason_outside(
+    code: Code, seen: Seen
+) -> None:
+    body = (
+        "async def answer():\n"
+        "    if row['id'] % 4 == 0 and seen.calls.count(row['id']) == 1:\n"
+        "        error = OSError('429')\n        error.status, error.retry_after = 429, 0\n        raise error\n"
+        "    return row\n"
+        "return answer()"
+    )
+
+    given, failed = run(code(body, is_async=False), rows=10)
+
+    assert (given, failed) == (list(range(10)), [])
+    assert [seen.calls.count(number) for number in range(5)] == [2, 1, 1, 1, 2]
+
+
 def test_the_service_says_when_to_come_back(code: Code) -> None:
     slept: list[float] = []
     body = (

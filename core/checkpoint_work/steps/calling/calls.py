@@ -229,14 +229,24 @@ class Calls:
         row_keys.current.set(named)
         tried = self._outages.begin()
         try:
-            trying = AsyncRetrying(
-                stop=stop_after_attempt(self._retry.attempts),
-                wait=self._delay_s,
-                retry=retry_if_exception_type(_Passing),
-                sleep=self.at_work.sleep,
-                reraise=True,
-            )
-            return await trying(self._try, number, given, convert, tried, first)
+            return await self._try(number, given, convert, tried, first)
+        except _Passing as failed:
+            known = [failed]
+
+        async def once() -> _Made | Raised:
+            if known:
+                raise known.pop()
+            return await self._try(number, given, convert, tried, None)
+
+        trying = AsyncRetrying(
+            stop=stop_after_attempt(self._retry.attempts),
+            wait=self._delay_s,
+            retry=retry_if_exception_type(_Passing),
+            sleep=self.at_work.sleep,
+            reraise=True,
+        )
+        try:
+            return await trying(once)
         except _Passing as exhausted:
             return await self._judged(tried, exhausted.error)
 

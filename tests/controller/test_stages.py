@@ -140,8 +140,9 @@ def test_a_run_nonce_that_is_set_in_the_stage_begins_an_epoch_and_no_other_stage
     world.apply(source)
     world.until(lambda: world.status.stage == NAME)
 
-    write_inputs(source, files=5, rows=50)
-    world.edit(runNonce="2", onReplaced="Skip")
+    # The stage may still read the files that were there.
+    (write_inputs(source.parent / "more", files=5, rows=50) / "part-4.parquet").rename(source / "part-4.parquet")
+    world.edit(runNonce="2")
     world.until(lambda: world.status.epoch == 2 and world.is_true("Committed"))
 
     assert_exactly_once(world.place, range(250))

@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from checkpoint_formats.port import Chunk
 from checkpoint_protocol.manifest.steps import Step
+from checkpoint_protocol.rows.lineage import MOST_RUNS, rows_made_of
 from checkpoint_work.step_process.process import Opening
 from checkpoint_work.steps.engine import Pipeline
 from checkpoint_work.steps.flow import Flow
@@ -84,3 +87,32 @@ def test_behind_an_end_that_nobody_knew_nothing_is_counted() -> None:
     lineage.add([only], np.array([0, 1, 2]), 3)
 
     assert lineage.runs is None
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 1 << 32), st.sampled_from([3_000, 20_000]), st.integers(1, 4))
+def test_of_many_rows_that_give_now_none_and_now_several_what_is_told_is_never_wrong(seed: int, rows: int, groups: int) -> None:
+    rng = np.random.default_rng(seed)
+    plain = rows // 4
+    made = np.concatenate([np.ones(plain, np.int64), rng.integers(0, 3, rows - plain)])
+    lineage = LineageOfSegment()
+    for part in np.array_split(np.arange(rows), groups):
+        batch = pa.record_batch({"id": pa.array(part)})
+        chunk = PlacedChunk(0, rows_file(rows), Chunk(batch, int(part[0]), int(part[-1]) + 1))
+        numbers = np.repeat(np.arange(len(part)), made[part])
+        lineage.add([chunk], numbers, len(numbers))
+
+    runs = lineage.runs
+    assert runs is not None
+    assert len(runs) <= MOST_RUNS
+    assert sum(pieces * positions for pieces, positions, _ in runs) == rows
+    assert sum(pieces * each for pieces, _, each in runs) == made.sum()
+    ends = np.append(0, np.cumsum(made))
+    for position in rng.integers(0, rows, 20).tolist():
+        spans, is_exact = rows_made_of(runs, [(position, position + 1)])
+        told = {number for start, end in spans for number in range(start, end)}
+        true = set(range(int(ends[position]), int(ends[position + 1])))
+        assert true <= told
+        assert true == told or not is_exact
+        assert len(told) <= 2 + 16 * rows // MOST_RUNS
+        assert is_exact or position >= plain

@@ -29,6 +29,7 @@ class Lineage:
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
+        self._most_positions = 2
 
     def add(self, runs: Iterable[Run]) -> None:
         for pieces, positions, rows in runs:
@@ -38,23 +39,25 @@ class Lineage:
                 pieces += self._runs.pop()[0]
             self._runs.append((pieces, positions, rows))
             if len(self._runs) > 2 * MOST_RUNS:
-                self._runs = _coarser(self._runs)
+                self._runs, self._most_positions = _coarser(self._runs, self._most_positions)
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        return tuple(_coarser(self._runs))
+        return tuple(_coarser(self._runs, self._most_positions)[0])
 
 
-def _coarser(runs: list[Run]) -> list[Run]:
-    most_positions = 2
+def _coarser(runs: list[Run], most_positions: int) -> tuple[list[Run], int]:
+    """Return no more than MOST_RUNS, in which neighbours are joined to pieces of so many positions, or of as many as it takes."""
     while len(runs) > MOST_RUNS:
         joined: list[Run] = []
         for run in runs:
             if joined and _size(joined[-1]) + _size(run) <= most_positions:
                 run = _as_one(joined.pop(), run)
             joined.append(run)
-        runs, most_positions = joined, 2 * most_positions
-    return runs
+        runs = joined
+        if len(runs) > MOST_RUNS:
+            most_positions *= 2
+    return runs, most_positions
 
 
 def _size(run: Run) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from checkpoint_protocol.rows.lineage import Lineage, Run
+from checkpoint_protocol.rows.lineage import MOST_RUNS, Lineage, Run
 from checkpoint_work.steps.batches import Batch
 from checkpoint_work.steps.row_numbers import taken_off
 from checkpoint_work.tasks.rows_by_position import PlacedChunk
@@ -103,4 +103,21 @@ def _of_rows(starts: _Numbers, made: npt.NDArray[Any], positions: int) -> Iterat
     sizes, rows = sizes[filled], rows[filled]
     begins = np.flatnonzero(np.append(True, (np.diff(sizes) != 0) | (np.diff(rows) != 0)))[: len(sizes)]
     pieces = np.diff(np.append(begins, len(sizes)))
-    yield from zip(pieces.tolist(), sizes[begins].tolist(), rows[begins].tolist(), strict=True)
+    yield from zip(*(column.tolist() for column in _few(pieces, sizes[begins], rows[begins])), strict=True)
+
+
+def _few(pieces: _Numbers, sizes: _Numbers, rows: _Numbers) -> tuple[_Numbers, _Numbers, _Numbers]:
+    """Return no more runs than a seal has: there may be as many as rows. Neighbours are joined, the smallest first."""
+    most_positions = 2
+    while len(pieces) > MOST_RUNS:
+        positions, made = pieces * sizes, pieces * rows
+        ends = np.cumsum(positions)
+        places = (ends - positions) // most_positions
+        is_alone = np.maximum(ends - 1, ends - positions) // most_positions != places
+        begins = np.flatnonzero(np.append(True, (np.diff(places) != 0) | is_alone[1:] | is_alone[:-1]))
+        is_one = np.diff(np.append(begins, len(pieces))) == 1
+        sizes = np.where(is_one, sizes[begins], np.add.reduceat(positions, begins))
+        rows = np.where(is_one, rows[begins], np.add.reduceat(made, begins))
+        pieces = np.where(is_one, pieces[begins], 1)
+        most_positions *= 2
+    return pieces, sizes, rows

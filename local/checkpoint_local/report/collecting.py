@@ -205,7 +205,7 @@ def _part(key: EpochKey, epoch: ShownEpoch, times: _Times) -> PartReport:
                 closed=closed,
                 seals=tuple(sorted(times.seals.get(folder, ()))),
                 rows_before=sum(rows.get(number, 0) for number in one.counted),
-                rows_lost=_rows_lost(told, times, at) if told is not None and state in ("failed", "cut off") else None,
+                rows_lost=_rows_lost(told, times, at, one.attempt) if state in ("failed", "cut off") else None,
                 entered=told.entered if told is not None else (),
             )
         )
@@ -235,10 +235,10 @@ def _state(attempt: ShownAttempt, is_cleaned: bool) -> State:
     return "incomplete" if is_cleaned else "cut off"
 
 
-def _rows_lost(told: DriverProgress, times: _Times, at: EpochLayout) -> int | None:
-    if not told.work:
+def _rows_lost(told: DriverProgress | None, times: _Times, at: EpochLayout, attempt: int) -> int | None:
+    if told is None or not told.work:
         return None
-    return sum(work.rows for work in told.work if at.seal(told.attempt, work.task, work.link) not in times.rows_sealed)
+    return sum(work.rows for work in told.work if at.seal(attempt, work.task, work.link) not in times.rows_sealed)
 
 
 def _grouped(rows: Iterable[ShownRowError]) -> tuple[FailedRows, ...]:

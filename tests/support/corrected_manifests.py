@@ -87,7 +87,7 @@ CORRECTIONS: Final = (
     ),
     Correction(
         "types of raw records",
-        "types belong to format: json; leave them out, or cast in a step",
+        "types belong to format: json and jsonSchema; leave them out, or cast in a step",
         [{"spec__source": {"kafka": _KAFKA}}, {"spec__source": {"kafka": _KAFKA}, "spec__steps": [_STEP]}],
     ),
     Correction(

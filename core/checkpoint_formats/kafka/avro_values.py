@@ -14,6 +14,7 @@ import pyarrow as pa
 from checkpoint_formats.kafka.avro import Decoder, columns, decoder
 from checkpoint_formats.kafka.avro_schema import AvroSchema, NoColumn, parse
 from checkpoint_formats.kafka.columns import Parts, in_parts
+from checkpoint_formats.kafka.registered import taken_apart, unusable
 from checkpoint_formats.kafka.registry import SchemaRegistry, UnknownSchema
 from checkpoint_formats.rows.uniting import united_type
 from checkpoint_protocol import reasons
@@ -24,58 +25,16 @@ WAY_OUT: Final = (
     "set onRowError: Quarantine to set such records apart and go on, and quarantine.retry: Also to read them by the newest "
     "schema of a later epoch; leave out fields that it has no more by source.columns (as long as nothing is sealed)"
 )
-_NO_COLUMNS: Final = (
-    "choose other fields by source.columns, register a schema without it, or say format: raw and decode the values in a step"
-)
-_HEADER: Final = 5
 #: So many writers' schemas of one topic are kept ready.
 _MOST_READY: Final = 1_000
 
 
-def pin_schemas(registry: SchemaRegistry, topics: Sequence[str], filled: Collection[str]) -> tuple[PinnedSchema, ...]:
-    """Return the newest schemas of topics, by the names that producers give to subjects unless they are told otherwise.
-
-    To be asked for after the ends of the logs: a schema is registered before the first record that has it.
-    NeedsChange(SourceUnreadable) if one of the `filled` topics has none.
-    """
-    found = []
-    for topic in topics:
-        subject = f"{topic}-value"
-        schema_id = registry.newest_id(subject)
-        if schema_id is not None:
-            found.append(PinnedSchema(topic=topic, schema_id=schema_id))
-        elif topic in filled:
-            raise NeedsChange(
-                reasons.SOURCE_UNREADABLE,
-                f"source: the schema registry {registry.url} has no subject {subject}, which has the schemas of the values of "
-                "the topic; register their schema there, or say format: raw and decode the values in a step",
-            )
-    return tuple(found)
-
-
-def columns_of_schemas(
-    registry: SchemaRegistry, pinned: Sequence[PinnedSchema], chosen: Collection[str] | None
+def columns_of_avro(
+    registry: SchemaRegistry, one: PinnedSchema, chosen: Collection[str] | None
 ) -> tuple[pa.Schema, tuple[str, ...]]:
-    """Return the columns of all topics, those that are chosen, and the names of all fields that there are.
-
-    NeedsChange(SourceUnreadable) names a field that no column can have, or for which two topics have no common type.
-    """
-    kinds: dict[str, pa.DataType] = {}
-    names: dict[str, None] = {}
-    for of_topic in pinned:
-        schema = _reader_schema(registry, of_topic)
-        names |= dict.fromkeys(one.name for one in schema.root.fields)
-        for column in _columns(of_topic, schema, chosen):
-            kind = united_type(kinds.get(column.name, column.type), column.type)
-            if kind is None:
-                raise NeedsChange(
-                    reasons.SOURCE_UNREADABLE,
-                    f"source: the field {column.name} is {column.type} in the schema of topic {of_topic.topic}, and "
-                    f"{kinds[column.name]} in that of another topic; choose other fields by source.columns, or use one write for "
-                    "each topic",
-                )
-            kinds[column.name] = kind
-    return pa.schema(list(kinds.items())), tuple(names)
+    """Return the columns of a pinned schema, those that are chosen, and the names of all its fields."""
+    schema = _reader_schema(registry, one)
+    return _columns(one, schema, chosen), tuple(field.name for field in schema.root.fields)
 
 
 class AvroValues:
@@ -118,13 +77,9 @@ class _TopicValues:
         return pa.RecordBatch.from_arrays(arrays, schema=self.fields)
 
     def _row(self, value: bytes) -> dict[str, Any]:
-        if len(value) < _HEADER or value[0] != 0:
-            raise ValueError(
-                "the value does not begin with a zero byte and the id of its schema, as serializers of a schema registry write it"
-            )
-        schema_id = int.from_bytes(value[1:_HEADER], "big")
+        schema_id, payload = taken_apart(value)
         try:
-            return self._decoder(schema_id).row(value[_HEADER:])
+            return self._decoder(schema_id).row(payload)
         except ValueError as error:
             raise ValueError(f"of the schema {schema_id}: {error}") from error
 
@@ -162,21 +117,14 @@ def _reader_schema(registry: SchemaRegistry, one: PinnedSchema) -> AvroSchema:
     try:
         return _schema(registry, one.schema_id)
     except ValueError as error:
-        raise _unusable(one, error) from error
+        raise unusable(one, error) from error
 
 
 def _columns(one: PinnedSchema, schema: AvroSchema, chosen: Collection[str] | None) -> pa.Schema:
     try:
         return columns(schema, chosen)
     except NoColumn as error:
-        raise _unusable(one, error) from error
-
-
-def _unusable(one: PinnedSchema, error: ValueError) -> NeedsChange:
-    return NeedsChange(
-        reasons.SOURCE_UNREADABLE,
-        f"source.kafka: the schema {one.schema_id} of the values of topic {one.topic}: {one_line(error)}; {_NO_COLUMNS}",
-    )
+        raise unusable(one, error) from error
 
 
 def _schema(registry: SchemaRegistry, schema_id: int) -> AvroSchema:

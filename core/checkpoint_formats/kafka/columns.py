@@ -12,6 +12,7 @@ from checkpoint_formats.files.json.objects import infer_schema, parse_objects
 from checkpoint_formats.files.lines import Lines
 from checkpoint_formats.files.parsing import MOST_PARTS_OF_A_SAMPLE, BadLine, what_is_wrong
 from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import one_line
 from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
 
 _EXPECTED: Final = "one JSON object is expected, with the fields that the first values have"
@@ -29,16 +30,30 @@ Parts = Iterator[tuple[int, int, pa.RecordBatch | BadLine]]
 
 
 def parse_values(
-    values: Sequence[bytes | None], schema: pa.Schema, others: Literal["error", "ignore"], given: Container[str]
+    values: Sequence[bytes | None],
+    schema: pa.Schema,
+    others: Literal["error", "ignore"],
+    given: Container[str],
+    text_of: Callable[[bytes], bytes] = bytes,
 ) -> Parts:
-    """Give values that are JSON objects in parts, as `in_parts` does."""
+    """Give values that are JSON objects in parts, as `in_parts` does. `text_of` returns that of a value, or raises ValueError."""
+
+    def texts(some: Sequence[bytes | None]) -> list[bytes | None]:
+        return [None if value is None else text_of(value) for value in some]
 
     def parse(some: Sequence[bytes | None]) -> pa.RecordBatch:
-        if (lines := _lines(some)) is None:
+        if (lines := _lines(texts(some))) is None:
             raise ValueError("the value is empty")
         return parse_objects(lines, schema, others, given)
 
-    return in_parts(values, parse, lambda value, error: what_is_wrong(_lines([value]) or Lines(b"", 0, 0, 0), error))
+    def describe(value: bytes | None, error: Exception) -> str:
+        try:
+            lines = _lines(texts([value]))
+        except ValueError as wrong:
+            return one_line(wrong)
+        return what_is_wrong(lines or Lines(b"", 0, 0, 0), error)
+
+    return in_parts(values, parse, describe)
 
 
 def in_parts(

@@ -17,6 +17,7 @@ from checkpoint_formats.kafka.cluster import Cluster
 from checkpoint_formats.kafka.columns import WAY_OUT, Parts, metadata_column, metadata_fields, parse_values
 from checkpoint_formats.kafka.failures import lost, unreadable
 from checkpoint_formats.kafka.records import RecordReader, Records, offset_of
+from checkpoint_formats.kafka.registered import text_behind_id
 from checkpoint_formats.kafka.registry import registry_of
 from checkpoint_formats.port import Chunk, Reader
 from checkpoint_formats.rows.batch_sizing import BatchSizing
@@ -87,7 +88,8 @@ class KafkaReader(Reader):
     def _parsed(self, place: KafkaPartition, values: Sequence[bytes | None], fields: pa.Schema) -> Parts:
         if self._avro is not None:
             return self._avro.parse(place.topic, values, fields)
-        return parse_values(values, fields, "ignore" if self._columns else "error", self._types)
+        text_of = text_behind_id if self._source.has_registered_schemas else bytes
+        return parse_values(values, fields, "ignore" if self._columns else "error", self._types, text_of)
 
     def _chunks(self, place: KafkaPartition, records: Records, schema: pa.Schema) -> Iterator[Chunk]:
         """Give the records in chunks: the good ones between two bad ones are one."""
@@ -104,7 +106,8 @@ class KafkaReader(Reader):
             if isinstance(found, BadLine):
                 offset = offset_of(part[0])
                 if not self._sets_apart:
-                    raise unreadable(place, offset, found.message, WAY_OUT if self._avro is None else WAY_OUT_OF_AVRO)
+                    way_out = WAY_OUT if self._avro is None else WAY_OUT_OF_AVRO
+                    raise unreadable(place, offset, found.message, way_out)
                 if offset > at:
                     yield _chunk(Records([], at, offset), pa.RecordBatch.from_pylist([], schema=schema))
                 yield _failed(offset, after, schema, found)

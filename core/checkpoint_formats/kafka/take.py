@@ -9,11 +9,13 @@ from typing import Final
 import pyarrow as pa
 from confluent_kafka import Message
 
-from checkpoint_formats.kafka.avro_values import columns_of_schemas, pin_schemas
+from checkpoint_formats.kafka.avro_values import columns_of_avro
 from checkpoint_formats.kafka.cluster import ANSWER_S, Cluster, Log, Topic
 from checkpoint_formats.kafka.columns import RAW, infer_fields, metadata_fields
 from checkpoint_formats.kafka.failures import log_is_shorter, lost, made_again, name_of, other_cluster
+from checkpoint_formats.kafka.json_values import columns_of_json
 from checkpoint_formats.kafka.records import RecordReader
+from checkpoint_formats.kafka.registered import columns_of_schemas, pin_schemas
 from checkpoint_formats.kafka.registry import registry_of
 from checkpoint_formats.port import Described
 from checkpoint_formats.rows.type_names import parse_type
@@ -145,11 +147,18 @@ def find_partitions(
     files = tuple(_file(one, samples.bytes_each(taken)) for one in taken)
     files = (*_again(source, files, starts, earlier), *files)
     schemas: tuple[PinnedSchema, ...] = ()
-    if source.format == "avro":
+    if source.has_registered_schemas:
         registry = registry_of(source.bootstrap_servers, storage)
         filled = {file.kafka.topic for file in files if file.kafka is not None and file.has_positions}
         schemas = pin_schemas(registry, [topic.name for topic in topics], filled)
-        found, known = columns_of_schemas(registry, schemas, columns)
+        given = _given_types(source)
+
+        def columns_of(one: PinnedSchema) -> tuple[pa.Schema, tuple[str, ...]]:
+            if source.format == "avro":
+                return columns_of_avro(registry, one, columns)
+            return columns_of_json(registry, one, given, columns)
+
+        found, known = columns_of_schemas(schemas, columns_of)
         seen = _with_metadata(source, found, known)
     else:
         seen = _columns(source, [message.value() for message in samples.messages(taken)], sets_apart=sets_apart)
@@ -234,11 +243,15 @@ def _gone_rows(path: str, count: int) -> NeedsChange:
     )
 
 
+def _given_types(source: KafkaSource) -> dict[str, pa.DataType]:
+    return {name: parse_type(name, text) for name, text in source.types.items()}
+
+
 def _columns(source: KafkaSource, values: Sequence[bytes | None], *, sets_apart: bool) -> pa.Schema:
     """Return all columns: raw ones are always the same, those of JSON are as the first values show them, or as they are named."""
     if source.format == "raw":
         return RAW
-    given = {name: parse_type(name, text) for name, text in source.types.items()}
+    given = _given_types(source)
     try:
         found = infer_fields(values, given, sets_apart=sets_apart) if values else pa.schema([])
     except (pa.ArrowException, ValueError) as error:

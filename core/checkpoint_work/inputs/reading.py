@@ -41,7 +41,7 @@ def schema_to_read(source: Source, record: Input) -> pa.Schema:
                 # Of a union, the column is another source's too, and was united with it.
                 united = united_type(schema.field(index).type, kind) if len(source.members) > 1 else None
                 schema = schema.set(index, pa.field(name, united or kind))
-            elif member.format == "json" and (chosen is None or name in chosen):
+            elif member.format in ("json", "jsonSchema") and (chosen is None or name in chosen):
                 schema = schema.append(pa.field(name, kind))
     return schema
 

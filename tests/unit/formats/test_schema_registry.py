@@ -11,7 +11,8 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from checkpoint_formats.files.parsing import BadLine
-from checkpoint_formats.kafka.avro_values import AvroValues, columns_of_schemas, pin_schemas
+from checkpoint_formats.kafka.avro_values import AvroValues, columns_of_avro
+from checkpoint_formats.kafka.registered import columns_of_schemas, pin_schemas
 from checkpoint_formats.kafka.registry import SchemaRegistry, UnknownSchema, registry_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
@@ -47,6 +48,10 @@ def settings_of(url: str, **more: Any) -> Settings:
 
 def client(registry: Registry, **more: Any) -> SchemaRegistry:
     return registry_of(SERVERS, settings_of(registry.url, **more))
+
+
+def columns_of(registry: SchemaRegistry, pinned: Any, chosen: Any) -> tuple[pa.Schema, tuple[str, ...]]:
+    return columns_of_schemas(pinned, lambda one: columns_of_avro(registry, one, chosen))
 
 
 def rows(values: AvroValues, given: list[bytes | None], fields: pa.Schema, topic: str = "orders") -> list[Any]:
@@ -127,7 +132,7 @@ def test_a_schema_that_refers_to_others_is_fetched_with_them_each_once(served: R
     served.register("tax", tax, [to_money])
     to_tax = {"name": "shop.Tax", "subject": "tax", "version": 1}
     number = served.register("orders-value", order, [to_tax, to_money])
-    fields, _ = columns_of_schemas(client(served), [PinnedSchema(topic="orders", schema_id=number)], None)
+    fields, _ = columns_of(client(served), [PinnedSchema(topic="orders", schema_id=number)], None)
 
     value = avro_value(number, order, {"price": {"cents": 1}, "tax": {"amount": {"cents": 2}}}, [money, tax])
     values = AvroValues(client(served), [PinnedSchema(topic="orders", schema_id=number)], None)
@@ -197,7 +202,7 @@ def test_an_entry_that_contradicts_itself_is_refused(wrong: dict[str, Any]) -> N
 def test_each_value_is_read_by_its_own_schema_into_the_columns_that_are_pinned(served: Registry) -> None:
     old, new = served.register("orders-value", ORDER), served.register("orders-value", WIDER)
     pinned = pin_schemas(client(served), ["orders"], {"orders"})
-    fields, known = columns_of_schemas(client(served), pinned, None)
+    fields, known = columns_of(client(served), pinned, None)
     served.register("orders-value", record(id={"type": "long"}, late={"type": "int"}))
 
     given = [avro_value(old, ORDER, {"id": 1}), None, avro_value(new, WIDER, {"id": 2, "color": "blue"})]
@@ -216,7 +221,7 @@ def test_a_value_that_cannot_be_read_is_told_from_the_others(served: Registry) -
     other, broken = served.register("other", late), served.register("other", {"type": "nothing"})
     protobuf = served.register("other", 'syntax = "proto3";', kind="PROTOBUF")
     pinned = [PinnedSchema(topic="orders", schema_id=number)]
-    fields, _ = columns_of_schemas(client(served), pinned, None)
+    fields, _ = columns_of(client(served), pinned, None)
     good = avro_value(number, ORDER, {"id": 1})
     bad = {
         b'{"id": 1}': "does not begin with a zero byte",
@@ -244,7 +249,7 @@ def test_a_value_that_cannot_be_read_is_told_from_the_others(served: Registry) -
 def test_a_registry_that_is_down_is_the_fault_of_no_value(served: Registry) -> None:
     old, new = served.register("orders-value", ORDER), served.register("orders-value", WIDER)
     pinned = [PinnedSchema(topic="orders", schema_id=new)]
-    fields, _ = columns_of_schemas(client(served), pinned, None)
+    fields, _ = columns_of(client(served), pinned, None)
     values = AvroValues(client(served), pinned, None)
     given: list[bytes | None] = [avro_value(new, WIDER, {"id": 2, "color": "x"}), avro_value(old, ORDER, {"id": 1}), b"bad"]
 
@@ -261,7 +266,7 @@ def test_topics_have_their_columns_together_each_value_as_it_is(served: Registry
     served.register("orders-value", one)
     number = served.register("returns-value", two)
     pinned = pin_schemas(client(served), ["orders", "returns", "empty"], {"orders", "returns"})
-    fields, _ = columns_of_schemas(client(served), pinned, None)
+    fields, _ = columns_of(client(served), pinned, None)
     values = AvroValues(client(served), pinned, None)
 
     assert fields == pa.schema([("id", pa.int64()), ("at", pa.timestamp("ms", "UTC")), ("color", pa.string())])
@@ -275,8 +280,8 @@ def test_topics_have_their_columns_together_each_value_as_it_is(served: Registry
     served.register("other-value", record(id={"type": "string"}, color={"type": "string"}))
     unlike = pin_schemas(client(served), ["orders", "other"], ())
     with pytest.raises(NeedsChange, match=r"the field id is string .*; choose other fields by source\.columns"):
-        columns_of_schemas(client(served), unlike, None)
-    assert columns_of_schemas(client(served), unlike, ["color"])[0].names == ["color"]
+        columns_of(client(served), unlike, None)
+    assert columns_of(client(served), unlike, ["color"])[0].names == ["color"]
 
 
 def test_a_topic_without_a_schema_is_refused_until_one_is_registered(served: Registry) -> None:
@@ -291,15 +296,15 @@ def test_a_field_that_no_column_has_is_refused_until_others_are_chosen(served: R
     pinned = pin_schemas(client(served), ["orders"], ())
 
     with pytest.raises(NeedsChange, match=r"any: a union of several types.*; choose other fields by source\.columns"):
-        columns_of_schemas(client(served), pinned, None)
-    fields, known = columns_of_schemas(client(served), pinned, ["id"])
+        columns_of(client(served), pinned, None)
+    fields, known = columns_of(client(served), pinned, ["id"])
     assert (fields.names, known) == (["id"], ("id", "any"))
 
 
 def test_another_registry_under_another_url_is_seen_until_the_former_one_is_back(served: Registry) -> None:
     number = served.register("orders-value", ORDER)
     pinned = [PinnedSchema(topic="orders", schema_id=number)]
-    fields, _ = columns_of_schemas(client(served), pinned, None)
+    fields, _ = columns_of(client(served), pinned, None)
 
     with serving(Registry(first_id=number)) as other:
         assert other.register("orders-value", record(id={"type": "string"})) == number

@@ -45,20 +45,21 @@ class KafkaSource(Section):
         default="Earliest",
         description="Where the first epoch begins. Partitions and topics that are added later are read from their beginning.",
     )
-    format: Literal["raw", "json", "avro"] = Field(
+    format: Literal["raw", "json", "avro", "jsonSchema"] = Field(
         description="raw: the columns are key, value, headers, timestamp, partition, offset and topic. json: each value is "
         "one JSON object, whose fields are the columns. avro: each value is one Avro record with the id of its schema in a "
-        "schema registry; the fields of the newest schema are the columns."
+        "schema registry; the fields of the newest schema are the columns. jsonSchema: the same of JSON objects and JSON Schemas."
     )
     types: dict[str, Annotated[str, Field(max_length=1024)]] = Field(
         default_factory=dict,
         max_length=2048,
-        description="For json: the type of a column if the inferred type is not right, e.g. int64, string, timestamp[us].",
+        description="For json and jsonSchema: the type of a column if the type that follows from values or schema is not right, "
+        "e.g. int64, string, timestamp[us].",
     )
     metadata: Annotated[tuple[MetadataColumn, ...], Field(max_length=6)] = Field(
         default=(),
-        description="For json and avro: additional columns besides the fields of the value. They are named kafka_key, "
-        "kafka_offset and so on.",
+        description="For json, avro and jsonSchema: additional columns besides the fields of the value. They are named "
+        "kafka_key, kafka_offset and so on.",
     )
     max_offsets: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
@@ -84,8 +85,8 @@ class KafkaSource(Section):
             unless=f"!{is_given('topics')}",
         ),
         Rule(
-            "self.format == 'json' || self.types.size() == 0",
-            "types belong to format: json; leave them out, or cast in a step",
+            "self.format.startsWith('json') || self.types.size() == 0",
+            "types belong to format: json and jsonSchema; leave them out, or cast in a step",
             "types",
         ),
         Rule(
@@ -122,5 +123,10 @@ class KafkaSource(Section):
         return "topic, partition and offset"
 
     @property
+    def has_registered_schemas(self) -> bool:
+        """Whether values have the ids of their schemas in a registry."""
+        return self.format in ("avro", "jsonSchema")
+
+    @property
     def is_text(self) -> bool:
-        return self.format == "json"
+        return self.format in ("json", "jsonSchema")

@@ -98,17 +98,27 @@ class _Parsing:
                 continue
             if not isinstance(alternatives, list):
                 raise NoColumns(f"{at.path}: its {word} is no list".strip(": "))
-            others = [one for one in (self._resolved(at.below(each)) for each in alternatives) if not _is_null(one.node)]
-            if len(others) == 1 and not at.node.get("properties"):
-                return others[0]
-            if others:
-                return _At(_several(others) if word != "allOf" else {}, at.document, at.path, at.depth)
+            if (found := self._of_alternatives(at, [self._resolved(at.below(each)) for each in alternatives], word)) is not None:
+                return found
         return at
+
+    def _of_alternatives(self, at: _At, alternatives: Sequence[_At], word: str) -> _At | None:
+        """Return the part that has the type of all alternatives; None if they only narrow down what the part says itself."""
+        anything = _At({}, at.document, at.path, at.depth)
+        others = [one for one in alternatives if not _is_null(one.node)]
+        typed = [one for one in others if _kinds(one.node)]
+        if at.node.get("properties"):
+            return anything if any(one.node.get("properties") for one in typed) else None
+        if not typed or _kinds(at.node) not in ([], ["object"]):
+            return None
+        if word != "allOf" and len(typed) < len(others):
+            return anything
+        return typed[0] if len(typed) == 1 else _At(_several(typed), at.document, at.path, at.depth)
 
     def _referred(self, at: _At, reference: Any) -> _At:
         name, _, pointer = reference.partition("#") if isinstance(reference, str) else ("", "", None)
         document = name or at.document
-        if pointer is None or document not in self.documents:
+        if pointer is None or document not in self.documents or (pointer and not pointer.startswith("/")):
             raise NoColumns(f"{at.path}: it refers to {json.dumps(reference):.200}, which is not there".strip(": "))
         node = self.documents[document]
         for key in (unquote(part).replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]):

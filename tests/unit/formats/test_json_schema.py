@@ -16,8 +16,12 @@ POINT_TYPE = pa.struct([("x", pa.int64()), ("y", pa.float64())])
 NULL = {"type": "null"}
 
 
+def nested(levels: int) -> dict[str, Any]:
+    return {"type": "array", "items": nested(levels - 1)} if levels else {"type": "string"}
+
+
 def of(properties: dict[str, Any], given: dict[str, pa.DataType] | None = None, **more: Any) -> pa.Schema:
-    document = {"type": "object", "properties": properties, "$defs": {"Point": POINT, "a/b": POINT}}
+    document = {"type": "object", "properties": properties, "$defs": {"Point": POINT, "a/b~1 c": POINT}}
     others = {"point.json": json.dumps({"definitions": {"P": POINT}, "$ref": "#/definitions/P"})}
     return columns_of(json.dumps(document), others, given or {}, **more)[0]
 
@@ -29,6 +33,7 @@ def of(properties: dict[str, Any], given: dict[str, pa.DataType] | None = None, 
         ({"type": "integer", "minimum": 0}, pa.int64()),
         ({"type": "number"}, pa.float64()),
         ({"type": ["integer", "number"]}, pa.float64()),
+        ({"type": ["number", "integer"]}, pa.float64()),
         ({"type": "boolean"}, pa.bool_()),
         ({"type": ["null", "string"]}, pa.string()),
         ({"type": "array", "items": {"type": ["string", "null"]}}, pa.list_(pa.string())),
@@ -36,7 +41,7 @@ def of(properties: dict[str, Any], given: dict[str, pa.DataType] | None = None, 
         (POINT, POINT_TYPE),
         ({"properties": {"x": {"type": "integer"}, "y": {"type": "number"}}}, POINT_TYPE),
         ({"$ref": "#/$defs/Point"}, POINT_TYPE),
-        ({"$ref": "#/$defs/a~1b"}, POINT_TYPE),
+        ({"$ref": "#/$defs/a~1b~01%20c"}, POINT_TYPE),
         ({"$ref": "point.json"}, POINT_TYPE),
         ({"$ref": "point.json#/definitions/P"}, POINT_TYPE),
         ({"oneOf": [NULL, {"$ref": "#/$defs/Point"}]}, POINT_TYPE),
@@ -44,6 +49,12 @@ def of(properties: dict[str, Any], given: dict[str, pa.DataType] | None = None, 
         ({"anyOf": [{"type": "integer"}, {"type": "number"}]}, pa.float64()),
         ({"anyOf": [{"type": "string", "maxLength": 3}, {"type": "string", "enum": ["longer"]}]}, pa.string()),
         ({"allOf": [{"$ref": "#/$defs/Point"}]}, POINT_TYPE),
+        ({"allOf": [{"$ref": "#/$defs/Point"}, {"description": "where it is"}]}, POINT_TYPE),
+        ({"type": "object", "allOf": [{"$ref": "#/$defs/Point"}]}, POINT_TYPE),
+        ({"allOf": [{"type": "string", "minLength": 1}, {"type": "string", "maxLength": 9}]}, pa.string()),
+        ({**POINT, "anyOf": [{"required": ["x"]}, {"required": ["y"]}]}, POINT_TYPE),
+        ({"type": "string", "oneOf": [{"format": "date"}, {"const": "never"}]}, pa.string()),
+        ({"type": ["string", "null"], "anyOf": [{"type": "string"}, {"type": "integer"}]}, pa.string()),
         ({"enum": ["red", "blue", None]}, pa.string()),
         ({"const": True}, pa.bool_()),
     ],
@@ -60,6 +71,10 @@ def test_a_property_has_the_type_of_its_values(node: Any, kind: pa.DataType) -> 
         {"type": ["string", "integer"]},
         {"oneOf": [{"type": "string"}, {"type": "integer"}]},
         {"oneOf": [POINT, {"type": "string"}]},
+        {"oneOf": [POINT, {"properties": {"z": {"type": "integer"}}}]},
+        {"anyOf": [{"type": "string"}, {"minLength": 1}]},
+        {**POINT, "allOf": [{"properties": {"z": {"type": "integer"}}}]},
+        {**POINT, "oneOf": [{"properties": {"z": {"type": "integer"}}}, {"required": ["x"]}]},
         {"allOf": [POINT, {"properties": {"z": {"type": "integer"}}}]},
         {"enum": ["red", 7]},
         {"type": "array"},
@@ -95,6 +110,8 @@ def test_the_names_of_all_properties_are_told_with_the_columns_that_are_chosen()
             {"properties": {"it": {"$ref": "https://example.com/x"}}},
             'it: it refers to "https://example.com/x", which is not there',
         ),
+        ({"properties": {"it": {"$ref": "#Point"}}}, 'it: it refers to "#Point", which is not there'),
+        ({"properties": {"it": nested(40)}}, "it: it is more than 32 levels deep, or refers to itself"),
         ({"properties": {"it": {"$ref": "#"}}}, "it: it is more than 32 levels deep, or refers to itself"),
         ({"properties": {"it": {"anyOf": {}}}}, "it: its anyOf is no list"),
         ({"properties": {"it": {"properties": 3, "type": "object"}}}, "it: its properties are no object"),

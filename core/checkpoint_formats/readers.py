@@ -77,9 +77,12 @@ def _reader_of(
         case FilesSource():
             return file_reader_for(source, selection, storage, sets_apart=sets_apart)
         case IcebergSource():
+            from checkpoint_formats.iceberg.changed import ChangedRowsReader
             from checkpoint_formats.iceberg.reader import IcebergReader
 
-            return IcebergReader(_pinned(PinnedIceberg, table), SourceFiles(storage), selection.condition)
+            pinned = _pinned(PinnedIceberg, table)
+            reader = IcebergReader(pinned, SourceFiles(storage), selection.condition)
+            return reader if pinned.changed_after is None else ChangedRowsReader(reader, pinned.changed_after)
         case LanceSource():
             from checkpoint_formats.lance import open_reader
 

@@ -92,12 +92,16 @@ def read_iceberg(
     snapshot_id: int | None = None,
     branch: str | None = None,
     split_size: Size | None = None,
+    changes: Literal["fail", "upserts"] | None = None,
 ) -> Rows:
-    """Read an Iceberg table, as it is when the first attempt begins. Without `catalog`, the name's first part is the catalog."""
+    """Read an Iceberg table, as it is when the first attempt begins. Without `catalog`, the name's first part is the catalog.
+
+    `changes="upserts"`: later epochs take rows that have changed once more, into an upsert.
+    """
     if catalog is None:
         catalog, _, table = table.partition(".")
     named = {"catalog": catalog, "table": table, "snapshot_id": snapshot_id, "branch": branch, "split_size": split_size}
-    return Rows({"iceberg": named})
+    return Rows({"iceberg": named, **_given(changes)})
 
 
 def read_lance(
@@ -114,7 +118,7 @@ def read_lance(
     `changes="upserts"`: later epochs take rows that have changed once more, into an upsert.
     """
     lance = {"uri": uri, "namespace": namespace, "table": table, "version": version, "split_size": split_size}
-    return Rows({"lance": lance, **({"changes": changes} if changes is not None else {})})
+    return Rows({"lance": lance, **_given(changes)})
 
 
 def read_kafka(
@@ -186,6 +190,10 @@ def union(*rows: Rows) -> Rows:
 
 def _files(kind: str, paths: Paths, **fields: Any) -> Rows:
     return Rows({"files": {"format": kind, "paths": _paths(paths), **fields}})
+
+
+def _given(changes: str | None) -> dict[str, str]:
+    return {} if changes is None else {"changes": changes}
 
 
 def _paths(paths: Paths) -> tuple[str | os.PathLike[str], ...]:

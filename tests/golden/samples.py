@@ -1179,6 +1179,12 @@ SAMPLES: Final[dict[str, Record]] = {
         files=(TakenFile(path="/in/a.parquet", etag="abc-1", size_bytes=1000),),
         outstanding=(OutstandingRows(path="/in/a.parquet", etag="abc-1", rows=((0, 1),)),),
     ),
+    "input-iceberg-of-changed-rows": InputRecord(
+        token=_TOKEN,
+        files=(),
+        arrow_schema=_SCHEMA,
+        tables=(_PINNED.model_copy(update={"format_version": 3, "sequence_number": 9, "changed_after": 7}),),
+    ),
     "mark-of-nothing": CommitRecord(
         token=_TOKEN,
         key="0123456789abcdef/2",

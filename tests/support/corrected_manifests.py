@@ -221,7 +221,7 @@ CORRECTIONS: Final = (
     ),
     Correction(
         "changed rows of files",
-        "changes: Upserts applies to source.lance; leave it out",
+        "changes: Upserts applies to source.lance and source.iceberg; leave it out",
         [{"spec__source": {"files": _CSV}}],
     ),
     Correction(

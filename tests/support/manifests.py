@@ -75,6 +75,10 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
         "spec__source": {"lance": {"uri": "/in.lance"}, "changes": "Upserts"},
         "spec__sink": {"lance": {"uri": "/out.lance"}, "mode": "Upsert", "upsertKeys": ["id"]},
     },
+    "changed rows of Iceberg": {
+        "spec__source": {"iceberg": {"catalog": "local", "table": "db.in"}, "changes": "Upserts"},
+        "spec__sink": {"lance": {"uri": "/out.lance"}, "mode": "Upsert", "upsertKeys": ["id"]},
+    },
     "rows that are done anew": {"spec__reset": {"nonce": "2"}},
     "stages that are done anew": {"spec__stages": _STAGES, "spec__reset": {"stages": ["embed"], "nonce": "2"}},
     "results of another write": {"spec__stages": _STAGES, "spec__inherit": "other"},

@@ -71,6 +71,7 @@ def _refuse_endless_history(metadata: TableMetadata, title: str) -> None:
 
 #: A snapshot that moves rows, and adds none.
 _REPLACE: Final = "replace"
+_DELETE: Final = "delete"
 
 
 def open_source(source: Source, settings: Settings, catalogs: CatalogBook | None = None) -> PinSource:
@@ -149,6 +150,7 @@ def describe(source: IcebergSource, table: Table) -> PinnedIceberg:
         table_schema_json=(schema or metadata.schema()).model_dump_json(),
         partition_specs_json=tuple(spec.model_dump_json() for spec in metadata.partition_specs),
         name_mapping_json=mapping,
+        sequence_number=snapshot.sequence_number if snapshot is not None else None,
     )
 
 
@@ -178,14 +180,22 @@ def _snapshot(source: IcebergSource, table: Table) -> Snapshot | None:
 
 
 def list_snapshots(
-    source: IcebergSource, settings: Settings, catalogs: CatalogBook | None, before: PinnedTable | None
+    source: IcebergSource,
+    settings: Settings,
+    catalogs: CatalogBook | None,
+    before: PinnedTable | None,
+    *,
+    takes_changes: bool = False,
 ) -> Iterator[FoundItem]:
     """Give the snapshots since the one that was taken, but those that only move rows.
+
+    With `takes_changes`, which passes over rows that are gone, those that only delete rows neither.
 
     A history that does not reach back to that one is told as news too: whoever takes them says what is wrong.
     """
     table = load_source(source, settings, catalogs)
     now = describe(source, table)
+    passed_over = (_REPLACE, _DELETE) if takes_changes else (_REPLACE,)
     at, end = now.snapshot_id, before.snapshot_id if isinstance(before, PinnedIceberg) else None
     while at is not None and at != end:
         snapshot = table.metadata.snapshot_by_id(at)
@@ -193,7 +203,7 @@ def list_snapshots(
             yield FoundItem(now.table, str(at))
             return
         summary = snapshot.summary
-        if summary is None or summary.operation.value != _REPLACE:
+        if summary is None or summary.operation.value not in passed_over:
             told = summary.additional_properties if summary is not None else {}
             yield FoundItem(
                 now.table,

@@ -199,7 +199,8 @@ def open_news(spec: Spec, settings: Settings, catalogs: CatalogBook | None = Non
                 case FilesSource():
                     found.append(_files(member, settings, known, takes_replaced=spec.on_replaced != "Skip"))
                 case IcebergSource():
-                    found.append(list_snapshots(member, settings, catalogs, table))
+                    takes_changes = spec.source.changes == "Upserts"
+                    found.append(list_snapshots(member, settings, catalogs, table, takes_changes=takes_changes))
                 case LanceSource():
                     found.append(_fragments(member, settings, known, table, spec))
                 case KafkaSource():

@@ -88,8 +88,9 @@ def find_files(
                     f"snapshot {strange[0].snapshot_id} of the table {table.table} is no append ({_name(strange[0])}), and came "
                     f"after snapshot {earlier.snapshot_id}, which an earlier epoch has taken: its files may hold rows that are "
                     "done already",
-                    "set onReplaced: Skip to take only what was appended since (rows that were changed or deleted are passed "
-                    "over), or Process to take each file that came since as new rows",
+                    "set source.changes: Upserts if rows are upserted, for a table of format version 3 (it takes changed rows "
+                    "and passes over deleted ones), onReplaced: Skip to take only what was appended since (rows that were "
+                    "changed or deleted are passed over), or Process to take each file that came since as new rows",
                 )
             as_appended = on_replaced == "Skip" or (is_moved and on_replaced == "Fail")
             tasks = plan.appended_files(since) if as_appended else plan.files_of(since)

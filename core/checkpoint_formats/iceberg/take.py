@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from checkpoint_formats.iceberg.changed import find_changed
 from checkpoint_formats.iceberg.plan import columns_of, described, find_files
 from checkpoint_formats.port import Described
 from checkpoint_formats.rows.where import Filter
@@ -34,6 +35,8 @@ def take(_source: IcebergSource, of: Taking) -> tuple[Described, PinnedIceberg]:
     if not of.takes_new:
         # The next epoch takes what came after this one's snapshot, so that must be the one up to which all was taken.
         table = before or table.model_copy(update={"snapshot_id": None})
+    elif launch.source.changes == "Upserts":
+        new, table = find_changed(table, condition, storage, before)
     else:
         new = find_files(table, condition, storage, before, launch.on_replaced)
     present: tuple[SourceFile, ...] = ()

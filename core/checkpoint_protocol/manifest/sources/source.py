@@ -318,16 +318,16 @@ class Source(Section):
 
     changes: Literal["Fail", "Upserts"] = Field(
         default="Fail",
-        description="For a Lance dataset: what a later epoch does if rows that an earlier epoch has taken were changed or "
-        "deleted. Fail: the write stops (see onReplaced). Upserts: it takes new rows and changed rows, for sink.mode Upsert. "
-        "Rows that were deleted stay in the table. The dataset must have stable row ids.",
+        description="For a table: what a later epoch does if rows that an earlier epoch has taken were changed or deleted. "
+        "Fail: the write stops (see onReplaced). Upserts: it takes new rows and changed rows, for sink.mode Upsert. Rows that "
+        "were deleted stay in the sink. A Lance dataset must have stable row ids, an Iceberg table format version 3.",
     )
 
     rules: ClassVar = (
         exactly_one_of("files", "iceberg", "lance", "kafka", "spark", "program", "union"),
         Rule(
-            f"self.changes == 'Fail' || {is_given('lance')}",
-            "changes: Upserts applies to source.lance; leave it out",
+            f"self.changes == 'Fail' || {is_given('lance')} || {is_given('iceberg')}",
+            "changes: Upserts applies to source.lance and source.iceberg; leave it out",
             "changes",
         ),
         Rule(

@@ -35,7 +35,8 @@ class PinnedIceberg(Part):
     """An Iceberg table at one snapshot, as its readers need to know it: no catalog is asked any more.
 
     `snapshot_id` is None where the table had no snapshot. `table_schema_json` is the schema that is read, `partition_specs_json`
-    are all of its specs, `name_mapping_json` gives ids to the columns of files that have none.
+    are all of its specs, `name_mapping_json` gives ids to the columns of files that have none. `sequence_number` is that of the
+    snapshot. `changed_after`: only those rows are input that snapshots after this sequence number have added or changed.
     """
 
     format: Literal["iceberg"] = "iceberg"
@@ -48,6 +49,8 @@ class PinnedIceberg(Part):
     table_schema_json: str
     partition_specs_json: tuple[str, ...]
     name_mapping_json: str | None
+    sequence_number: Count | None = later(None)
+    changed_after: Count | None = later(None)
 
     @property
     def title(self) -> str:

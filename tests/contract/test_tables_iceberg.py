@@ -6,20 +6,17 @@ from __future__ import annotations
 import base64
 import datetime
 import itertools
-import json
 import re
 import sys
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import obstore
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.expressions import EqualTo
@@ -27,7 +24,7 @@ from pyiceberg.manifest import ManifestEntry
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortDirection, SortField, SortOrder
-from pyiceberg.table.update import SetPropertiesUpdate, UpgradeFormatVersionUpdate
+from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.transforms import (
     BucketTransform,
     DayTransform,
@@ -42,28 +39,20 @@ from pyiceberg.transforms import (
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from checkpoint_commit.catalogs.named import open_catalog
-from checkpoint_commit.catalogs.source_tables import load_source
-from checkpoint_commit.changes import StagedChange
 from checkpoint_commit.iceberg import commit as iceberg
 from checkpoint_commit.iceberg.commit import IcebergState, IcebergTable
 from checkpoint_commit.iceberg.table import PyicebergTable
 from checkpoint_commit.outcomes import CommitBlocked, Committed, Landed, Refused, Rejected
-from checkpoint_commit.sinks.registry import format_of
 from checkpoint_commit.staged_files import sizes_in
-from checkpoint_formats.iceberg.file_io import open_file_io
-from checkpoint_formats.iceberg.manifests_3 import read_manifests
 from checkpoint_formats.iceberg.stager import IcebergStager
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
+from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest.sink import Sink
-from checkpoint_protocol.manifest.sources.source import IcebergSource
 from checkpoint_protocol.places.settings import Settings, SqlCatalogSettings
-from checkpoint_protocol.records import Append, ClaimRecord, IcebergBase, IcebergFile, IcebergTarget, OverwriteAll
+from checkpoint_protocol.records import Append, ClaimRecord, IcebergBase, IcebergFile, IcebergTarget
 from checkpoint_protocol.store.object_store import open_raw_store
 from checkpoint_protocol.store.parallel import in_threads
-from checkpoint_work.steps.values.schema_cast import fit
 from devtools.s3_server import S3Server
 from tests.simulation.iceberg_port import IcebergPort
 from tests.simulation.iceberg_table import SimulatedIceberg
@@ -71,7 +60,7 @@ from tests.simulation.scheduler import Scheduler
 from tests.simulation.tables import DataFiles
 from tests.support.places import IcebergPlace, on_disk, on_glue, on_s3
 from tests.support.records import KEY, appended, iceberg_file, ledger_over
-from tests.support.rest_tables import ask, create_3
+from tests.support.rest_tables import ask
 from tests.support.slow import slow_except
 from tests.support.stores import MemoryStore
 from tests.support.tables import FakeIceberg
@@ -883,247 +872,6 @@ def on_rest(tmp_path: Path, request: pytest.FixtureRequest) -> RealWorld:
     made = make_world("rest-disk", tmp_path, request)
     assert isinstance(made, RealWorld)
     return made
-
-
-# --- format version 3 -----------------------------------------------------------------------------------------------------
-
-
-def upgrade_to_3(world: RealWorld) -> None:
-    table = world.place.table()
-    table.catalog.commit_table(table, (), (UpgradeFormatVersionUpdate(**{"format-version": 3}),))
-
-
-def first_row_ids(world: RealWorld) -> list[tuple[int, int | None]]:
-    """Of each manifest of the head, in the list's order: its rows, and the id that these begin with."""
-    table = world.place.table()
-    head = table.current_snapshot()
-    assert head is not None
-    manifests = read_manifests(head, open_file_io(table.metadata_location, world.place.settings, None))
-    return [((each.added_rows_count or 0) + (each.existing_rows_count or 0), each[15]) for each in manifests]
-
-
-def lineage(world: RealWorld) -> tuple[int | None, int | None, int | None]:
-    """Where the rows of the head begin, how many ids it took, and the next one that is free."""
-    metadata = world.place.table().metadata
-    head = metadata.current_snapshot()
-    assert head is not None
-    return head.first_row_id, head.added_rows, getattr(metadata, "next_row_id", None)
-
-
-def test_rows_of_a_table_of_format_version_3_get_ids_and_those_before_keep_theirs(on_rest: RealWorld) -> None:
-    on_rest.create(FLAT, properties={"format-version": "3"})
-    on_rest.commit(1, 2, 3)
-    assert (lineage(on_rest), first_row_ids(on_rest)) == ((0, 3, 3), [(3, 0)])
-
-    on_rest.commit(4, 5, key=SECOND)
-
-    assert (lineage(on_rest), first_row_ids(on_rest)) == ((3, 2, 5), [(2, 3), (3, 0)])
-    assert on_rest.place.table().metadata.format_version == 3
-    assert on_rest.ids() == [1, 2, 3, 4, 5]
-    assert on_rest.loaded(SECOND)[1].committed == SECOND.snapshot_id
-
-
-def test_rows_from_before_a_table_became_version_3_get_ids_with_the_first_commit_after(on_rest: RealWorld) -> None:
-    on_rest.create(FLAT)
-    on_rest.append_as_stranger()
-    upgrade_to_3(on_rest)
-
-    on_rest.commit(1, 2)
-
-    assert (lineage(on_rest), first_row_ids(on_rest)) == ((0, 3, 3), [(2, 0), (1, 2)])
-    assert on_rest.ids() == [1, 2, 1_000_000]
-
-
-def test_a_tombstone_takes_no_ids_of_rows(on_rest: RealWorld) -> None:
-    on_rest.create(FLAT, properties={"format-version": "3"})
-    on_rest.commit(1, key=OTHER)
-    port, state = on_rest.loaded()
-
-    assert port.block_commit(state, KEY) == Landed(KEY.snapshot_id)
-
-    assert (lineage(on_rest), first_row_ids(on_rest)) == ((1, 0, 1), [(1, 0)])
-    assert on_rest.loaded()[1].is_tombstone
-    assert on_rest.ids() == [1]
-
-
-def test_a_table_that_became_version_3_while_the_write_was_running_takes_what_was_staged(on_rest: RealWorld) -> None:
-    on_rest.create(FLAT)
-    target, files = on_rest.target(), on_rest.stage(1)
-    upgrade_to_3(on_rest)
-    port, state = on_rest.loaded()
-
-    assert port.find_incompatibility(state, [target], appended(files)) is None
-    assert isinstance(port.swap(state, KEY, appended(files)), Landed)
-    assert on_rest.ids() == [1]
-
-
-def test_a_change_that_was_packed_before_the_table_became_version_3_is_made_anew(on_rest: RealWorld) -> None:
-    on_rest.create(FLAT)
-    port = on_rest.port()
-    change = port.pack(Append(), KEY, [on_rest.target()], on_rest.stage(1))
-    upgrade_to_3(on_rest)
-    port.load(KEY)
-    state = port.load(KEY)
-    assert state is not None
-
-    with pytest.raises(Retryable, match="loaded again"):
-        port.find_incompatibility(state, [on_rest.target()], change)
-
-
-def test_rows_of_a_table_of_version_3_are_overwritten_and_the_new_ones_get_new_ids(on_rest: RealWorld) -> None:
-    on_rest.create(FLAT, properties={"format-version": "3"})
-    on_rest.commit(1, 2, 3)
-    target = on_rest.target()
-    port, state = on_rest.loaded(SECOND)
-    files = on_rest.stage(4)
-
-    assert isinstance(port.swap(state, SECOND, StagedChange(OverwriteAll(base=target.base), files)), Landed)
-
-    assert on_rest.ids() == [4]
-    assert lineage(on_rest) == (3, 1, 4)
-    assert first_row_ids(on_rest) == [(1, 3), (0, 4)], "of those that went none is given again"
-
-
-def test_a_table_of_version_3_in_a_catalog_whose_metadata_pyiceberg_writes_is_refused(on_rest: RealWorld, tmp_path: Path) -> None:
-    on_rest.create(FLAT, properties={"format-version": "3"})
-    folder = tmp_path / "sql"
-    folder.mkdir()
-    other = on_disk(folder, "iceberg")
-    assert isinstance(other, IcebergPlace)
-    catalog = other.opened()
-    catalog.create_namespace(other.name.split(".")[0])
-    catalog.register_table(other.name, on_rest.place.table().metadata_location)
-
-    message = refused(RealWorld(other))
-
-    assert "format version 3" in message
-    assert "REST" in message
-
-
-@pytest.mark.parametrize("kind", ["unknown", "geography"])
-def test_a_table_with_a_column_of_a_type_that_is_not_written_is_refused_with_the_column(on_rest: RealWorld, kind: str) -> None:
-    create_3(on_rest.place, {"name": "id", "type": "long"}, {"name": "what", "type": kind})
-
-    message = refused(on_rest)
-
-    assert f"the column 'what' of the type {kind}" in message
-
-
-@pytest.mark.parametrize("kind", ["variant", "geometry(srid:4326)"])
-def test_a_table_with_a_type_that_pyiceberg_does_not_know_is_refused_with_the_type_and_not_tried_again(
-    on_rest: RealWorld, kind: str
-) -> None:
-    create_3(on_rest.place, {"name": "id", "type": "long"}, {"name": "what", "type": kind})
-
-    assert kind in refused(on_rest)
-    source = IcebergSource(catalog=on_rest.place.catalog, table=on_rest.place.name)
-    with pytest.raises(NeedsChange) as caught:
-        load_source(source, on_rest.place.settings)
-    assert kind in caught.value.message
-
-
-def test_a_default_that_pyiceberg_cannot_read_is_refused_with_its_type(tmp_path: Path) -> None:
-    place = on_disk(tmp_path, "iceberg")
-    assert isinstance(place, IcebergPlace)
-    world = RealWorld(place)
-    world.create(FLAT)
-    path = Path(place.table().metadata_location.removeprefix("file://"))
-    metadata = json.loads(path.read_text())
-    metadata["schemas"][0]["fields"][0] |= {"type": "timestamp_ns", "initial-default": "2020-01-02T03:04:05.000006007"}
-    path.write_text(json.dumps(metadata))
-
-    message = refused(world)
-
-    assert "timestamp_ns" in message
-    assert "drop the column, or its default" in message
-
-
-_MOMENT = datetime.datetime.fromisoformat("2020-01-02T03:04:05.000006")
-#: Of each type of version 3 that has one: its default as the table's metadata have it, and as rows have it.
-DEFAULTS: dict[str, tuple[str, Any, Any]] = {
-    "flag": ("boolean", True, True),
-    "int": ("int", 5, 5),
-    "long": ("long", 1 << 40, 1 << 40),
-    "float": ("float", 1.5, 1.5),
-    "double": ("double", -2.5, -2.5),
-    "amount": ("decimal(9,2)", "14.20", Decimal("14.20")),
-    "day": ("date", "2020-02-03", datetime.date(2020, 2, 3)),
-    "time": ("time", "01:02:03.000004", datetime.time(1, 2, 3, 4)),
-    "at": ("timestamp", "2020-01-02T03:04:05.000006", _MOMENT),
-    "utc": (
-        "timestamptz",
-        "2020-01-02T03:04:05.000006+00:00",
-        datetime.datetime.fromisoformat("2020-01-02T03:04:05.000006+00:00"),
-    ),
-    "text": ("string", "größe", "größe"),
-    "uid": ("uuid", "f79c3e09-677c-4bbd-a479-3f349cb785e7", uuid.UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7")),
-    "fixed": ("fixed[2]", "00FF", b"\x00\xff"),
-    "raw": ("binary", "00FF", b"\x00\xff"),
-}
-
-
-def test_columns_that_rows_lack_have_the_tables_default_and_those_without_one_are_null(on_rest: RealWorld) -> None:
-    place = {
-        "type": "struct",
-        "fields": [
-            {"id": 101, "name": "a", "type": "long", "required": False},
-            {"id": 102, "name": "b", "type": "long", "required": True, "initial-default": 8, "write-default": 9},
-        ],
-    }
-    create_3(
-        on_rest.place,
-        {"name": "id", "type": "long"},
-        {"name": "place", "type": place},
-        {"name": "must", "type": "int", "required": True, "initial-default": 1, "write-default": 2},
-        *(
-            {"name": name, "type": kind, "initial-default": default, "write-default": default}
-            for name, (kind, default, _) in DEFAULTS.items()
-        ),
-        {"name": "without", "type": "string"},
-    )
-    sink = Sink.model_validate(on_rest.place.sink())
-    needed = format_of(sink).examine(on_rest.place.settings).columns
-    assert needed is not None
-    assert not any(needed.values()), "validate asks for no column"
-    target = on_rest.target()
-    stager = IcebergStager(target, KEY, "1-0", 1 << 20, on_rest.place.settings.for_drivers())
-    given = pa.record_batch({"id": [1, 2], "place": [{"a": 7}, None]})
-    files = stager.stage(iter([fit(given, stager.arrow_schema)]))
-    port, state = on_rest.loaded()
-
-    assert port.find_incompatibility(state, [target], appended(files)) is None
-    assert isinstance(port.swap(state, KEY, appended(files)), Landed)
-
-    defaults = {name: value for name, (_, _, value) in DEFAULTS.items()}
-    first, second = sorted(on_rest.place.rows(), key=lambda row: row["id"])
-    assert first == {"id": 1, "place": {"a": 7, "b": 9}, "must": 2, **defaults, "without": None}
-    assert second == {**first, "id": 2, "place": None}
-    assert pq.read_schema(files[0].path.removeprefix("file://")).field("must").metadata.keys() == {b"PARQUET:field_id"}
-
-
-def test_nanoseconds_are_kept_found_by_a_filter_and_partitioned_by_their_microseconds(on_rest: RealWorld) -> None:
-    create_3(
-        on_rest.place,
-        {"name": "id", "type": "long"},
-        {"name": "ns", "type": "timestamp_ns"},
-        {"name": "nstz", "type": "timestamptz_ns"},
-    )
-    with on_rest.place.table().update_spec() as update:
-        update.add_field("ns", HourTransform(), "h")
-        update.add_field("nstz", BucketTransform(4), "b")
-    values = [1_600_000_000_123_456_789, -1, None]
-    batch = pa.record_batch(
-        {"id": [1, 2, 3], "ns": pa.array(values, pa.timestamp("ns")), "nstz": pa.array(values, pa.timestamp("ns", "UTC"))}
-    )
-
-    files = on_rest.stage_batch(batch)
-    port, state = on_rest.loaded()
-    assert isinstance(port.swap(state, KEY, appended(files)), Landed)
-
-    found = pa.concat_tables([pq.read_table(file.path.removeprefix("file://")) for file in files]).sort_by("id")
-    assert found["ns"].cast(pa.int64()).to_pylist() == found["nstz"].cast(pa.int64()).to_pylist() == values
-    hours = {task.file.partition[0] for task in on_rest.place.table().scan().plan_files()}
-    assert hours == {444_444, -1, None}
 
 
 @pytest.fixture

@@ -16,8 +16,9 @@ from pyiceberg.manifest import ManifestContent
 from checkpoint_control.decision.actions import EndStage, Finish
 from checkpoint_formats.iceberg.manifests_3 import referenced_data_file
 from devtools.rest_catalog import RestCatalog
-from tests.support.format_3 import Format3Place, on_rest
+from tests.support.format_3 import Format3Place, on_rest, upgrade_by_hand
 from tests.support.iceberg_upserts import DELETE, IGNORE, World, rows_of, step_until
+from tests.support.places import IcebergPlace, on_disk
 from tests.support.spark_sql import Spark, open_spark
 from tests.support.writes import drive
 
@@ -112,6 +113,43 @@ class Model:
         vectors = [referenced_data_file(file) for file in self.place.files(ManifestContent.DELETES)]
         assert len(set(vectors)) == len(vectors), where
         self.lineage = now
+
+
+@dataclass
+class InSqlCatalog(Model):
+    """The table of a catalog whose metadata files we write. Spark reads each of them, under another name."""
+
+    number: int = 0
+
+    @property
+    def table(self) -> str:
+        self.number += 1
+        name, location = f"{self.place.name}_{self.number}", self.place.table().metadata_location
+        self.spark.rows(f"CALL r.system.register_table(table => '{name}', metadata_file => '{location}')")
+        return f"r.{name}"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_any_history_of_upserts_in_a_catalog_whose_metadata_files_we_write_is_read_by_spark_as_the_model_says(
+    spark: Spark, tmp_path: Path, way: str
+) -> None:
+    disk, chance = on_disk(tmp_path, "iceberg"), random.Random(3)
+    assert isinstance(disk, IcebergPlace)
+    place = Format3Place(disk.folder, disk.settings, disk.checkpoint_uri, disk.base_uri, name=disk.name)
+    model, world = InSqlCatalog(spark, place, chance), World(place, tmp_path / "input", {"write.merge.mode": way})
+    spark.rows(f"CREATE NAMESPACE r.{place.name.split('.')[0]}")
+    world.create()
+    upgrade_by_hand(place)
+    for step in range(2):
+        numbers = range(100 * step, 100 * step + 60)
+        place.append(rows_of([(number, "appended") for number in numbers]))
+        model.rows |= dict.fromkeys(numbers, "appended")
+    model.check("begin")
+
+    for step in range(STEPS):
+        kind = chance.choice([*SINKS])
+        model.upsert(world, kind, f"ours {step}", meanwhile=False)
+        model.check((step, kind))
 
 
 @pytest.mark.parametrize("way", WAYS)

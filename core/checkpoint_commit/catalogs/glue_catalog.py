@@ -14,13 +14,14 @@ from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchPropertyExceptio
 from pyiceberg.table import Table
 
 from checkpoint_commit.catalogs.aws import session_of
+from checkpoint_commit.catalogs.format_3 import WritesFormat3
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, one_line
 from checkpoint_protocol.places.setting_values import SettingsPlace
 from checkpoint_protocol.places.settings import GlueCatalogSettings
 
 
-class BoundedGlueCatalog(GlueCatalog):
+class BoundedGlueCatalog(WritesFormat3, GlueCatalog):
     """Its requests end. A table that is not one of Iceberg is refused: NeedsChange."""
 
     def _convert_glue_to_iceberg(self, glue_table: Any) -> Table:

@@ -25,6 +25,7 @@ from sqlalchemy import Connection, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from checkpoint_commit.catalogs.aws import is_of_aws, is_refusal, signer_of
+from checkpoint_commit.catalogs.format_3 import WritesFormat3
 from checkpoint_commit.catalogs.rest_catalog import CONNECT_WITHIN_S, BoundedRestCatalog
 from checkpoint_commit.catalogs.sqlite_files import sqlite_file
 from checkpoint_formats.iceberg.file_io import CheckedFileIO, open_file_io
@@ -46,7 +47,7 @@ _REFUSAL_HOLDS_S: Final = 10.0
 CLASS_PROPERTIES: Final = frozenset({"py-io-impl", "py-catalog-impl", "write.py-location-provider.impl"})
 
 
-class _BoundedSqlCatalog(SqlCatalog):
+class _BoundedSqlCatalog(WritesFormat3, SqlCatalog):
     """Each connection and each statement ends. (SQLite waits for a lock for five seconds, and the pool for a connection for
     thirty, by themselves.) What the uri says of these limits itself stands.
     """

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
@@ -47,21 +45,16 @@ _UNWRITTEN: Final = (UnknownType, GeometryType, GeographyType)
 _LINEAGE: Final = frozenset(field.name for field in LINEAGE)
 
 
-def why_not_committed(metadata: TableMetadata, catalog: Catalog) -> str | None:
+def why_not_committed(metadata: TableMetadata) -> str | None:
     """Say why nothing can be committed to the table, however it was staged; None if it can."""
-    if metadata.format_version == 3 and not isinstance(catalog, RestCatalog):
-        return (
-            "has format version 3, whose metadata pyiceberg cannot write: versions 1 and 2 can be written, and 3 where a REST "
-            "catalog keeps the table"
-        )
     if classes := sorted(CLASS_PROPERTIES & metadata.properties.keys()):
         return f"asks for code to be imported by its property {classes[0]!r}"
     return None
 
 
-def why_unsupported(metadata: TableMetadata, catalog: Catalog) -> str | None:
+def why_unsupported(metadata: TableMetadata) -> str | None:
     """Say why the table cannot be written; None if it can."""
-    if (problem := why_not_committed(metadata, catalog)) is not None:
+    if (problem := why_not_committed(metadata)) is not None:
         return problem
     schema, order = metadata.schema(), sort_order_of(metadata)
     for field_id, field in schema._lazy_id_to_field.items():

@@ -14,6 +14,8 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import parse_transform
 
+from checkpoint_commit.catalogs.format_3 import WritesFormat3, find_unknown
+from checkpoint_commit.catalogs.named import translate_catalog_error
 from checkpoint_commit.iceberg.support import (
     data_location_of,
     sort_order_of,
@@ -57,7 +59,8 @@ def target_of(table: Table, settings: Settings, title: str, head: Snapshot | Non
 def refuse_unsupported(table: Table, settings: Settings, title: str) -> None:
     """NeedsChange(TableUnsupported) if the table is one that we do not write."""
     refuse_places_elsewhere(table.metadata, table.metadata_location, settings, title)
-    _refuse(why_unsupported(table.metadata, table.catalog), title)
+    _refuse(why_unsupported(table.metadata), title)
+    _refuse_loss(table, settings, title)
 
 
 def refuse_operation(operation: Operation, metadata: TableMetadata, title: str) -> None:
@@ -88,7 +91,24 @@ def refuse_columns_of_upsert(target: IcebergTarget, sink: Sink) -> None:
 def refuse_what_it_has_become(table: Table, settings: Settings, title: str) -> None:
     """NeedsChange if the table has become one that we do not write; it was not so when the write was launched."""
     refuse_places_elsewhere(table.metadata, table.metadata_location, settings, title)
-    _refuse(why_not_committed(table.metadata, table.catalog), title)
+    _refuse(why_not_committed(table.metadata), title)
+    _refuse_loss(table, settings, title)
+
+
+def _refuse_loss(table: Table, settings: Settings, title: str) -> None:
+    """NeedsChange if the next metadata file would not have all that this one says."""
+    if table.metadata.format_version < 3 or not isinstance(table.catalog, WritesFormat3):
+        return
+    try:
+        unknown = find_unknown(table.metadata, table.io.new_input(table.metadata_location))
+    except OSError as error:
+        raise translate_catalog_error(error, table.catalog.name, settings.place) from error
+    if unknown is not None:
+        _refuse(
+            f"has format version 3, and its metadata says {unknown}, which pyiceberg would leave out of the next metadata file: "
+            "write the table through a REST catalog, whose server writes these files",
+            title,
+        )
 
 
 def _refuse(problem: str | None, title: str) -> None:

@@ -22,7 +22,7 @@ from pyiceberg.transforms import (
 
 from checkpoint_commit.catalogs.source_tables import load_source
 from checkpoint_commit.changes import StagedChange
-from checkpoint_commit.outcomes import Landed
+from checkpoint_commit.outcomes import Landed, Refused
 from checkpoint_commit.sinks.registry import format_of
 from checkpoint_formats.iceberg.file_io import open_file_io
 from checkpoint_formats.iceberg.manifests_3 import read_manifests
@@ -311,3 +311,23 @@ def test_nanoseconds_are_kept_found_by_a_filter_and_partitioned_by_their_microse
     assert found["ns"].cast(pa.int64()).to_pylist() == found["nstz"].cast(pa.int64()).to_pylist() == values
     hours = {task.file.partition[0] for task in on_rest.place.table().scan().plan_files()}
     assert hours == {444_444, -1, None}
+
+
+@pytest.mark.parametrize("name", ["sql-disk", "glue-s3"])
+def test_a_snapshot_is_refused_whose_sequence_number_another_branch_has_taken_since_and_is_made_anew(
+    tmp_path: Path, request: pytest.FixtureRequest, name: str
+) -> None:
+    world = make_world(name, tmp_path, request)
+    assert isinstance(world, RealWorld)
+    create_in_3(world)
+    world.commit(1, key=OTHER)
+    files = world.stage(2)
+    port, state = world.loaded()
+    upgrade_by_hand(world.place, (), {"last-sequence-number": 2})
+
+    assert isinstance(port.swap(state, KEY, appended(files)), Refused)
+
+    port, state = world.loaded()
+    assert isinstance(port.swap(state, KEY, appended(files)), Landed)
+    assert [snapshot.sequence_number for snapshot in world.place.table().snapshots()] == [1, 3]
+    assert world.ids() == [1, 2]

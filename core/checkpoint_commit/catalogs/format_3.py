@@ -9,10 +9,13 @@ import json
 from typing import Any
 
 from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO, InputFile
 from pyiceberg.serializers import Compressor, ToOutputFile
+from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
-from pyiceberg.typedef import IcebergBaseModel
+from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
+from pyiceberg.typedef import IcebergBaseModel, Identifier
 
 
 class _Written(TableMetadataV3):
@@ -30,6 +33,21 @@ class WritesFormat3(MetastoreCatalog):
     @staticmethod
     def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
         ToOutputFile.table_metadata(_as_written(metadata), io.new_output(metadata_path))
+
+    def _update_and_stage_table(
+        self,
+        current_table: Table | None,
+        table_identifier: Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> StagedTable:
+        # Of another branch than that of the requirements there may be a snapshot since. pyiceberg looks at that in format 2 only.
+        if current_table is not None and isinstance(current_table.metadata, TableMetadataV3):
+            last = current_table.metadata.last_sequence_number
+            for update in updates:
+                if isinstance(update, AddSnapshotUpdate) and (update.snapshot.sequence_number or 0) <= last:
+                    raise CommitFailedException(f"the table has a snapshot of sequence number {last} since it was loaded")
+        return super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
 
 
 def find_unknown(metadata: TableMetadata, file: InputFile) -> str | None:

@@ -126,7 +126,7 @@ def read_kafka(
     topics: Columns | None = None,
     *,
     pattern: str | None = None,
-    format: Literal["raw", "json", "avro", "jsonSchema"] = "raw",
+    format: Literal["raw", "json", "avro", "jsonSchema", "protobuf"] = "raw",
     starting_offsets: Literal["earliest", "latest"] | None = None,
     types: Mapping[str, str] | None = None,
     metadata: Sequence[str] | None = None,

@@ -42,7 +42,7 @@ class Registry:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def register(self, subject: str, schema: Any, references: Sequence[Mapping[str, Any]] = (), kind: str = "AVRO") -> int:
-        """Return the id of a new version of a subject."""
+        """Return the id of a new version of a subject. Files of Protobuf are given in base64; their texts are not kept."""
         text = schema if isinstance(schema, str) else json.dumps(schema)
         found: dict[str, Any] = {"schema": text, "references": [*references]} if references else {"schema": text}
         if kind != "AVRO":
@@ -63,16 +63,19 @@ class Registry:
                 return self.status, self.body or b"it is down"
             if self.password is not None and authorization != self._expected():
                 return 401, _error(401, "Unauthorized")
+            is_serialized = "format=serialized" in urlsplit(path).query
             match [unquote(part) for part in urlsplit(path).path.strip("/").split("/")]:
                 case ["schemas", "ids", number]:
                     found = self._schemas.get(int(number))
-                    return (404, _error(40403, "Schema not found")) if found is None else (200, json.dumps(found).encode())
+                    if found is None:
+                        return 404, _error(40403, "Schema not found")
+                    return 200, json.dumps(_as_asked(found, is_serialized=is_serialized)).encode()
                 case ["subjects", subject, "versions", version]:
-                    return self._version(subject, version)
+                    return self._version(subject, version, is_serialized=is_serialized)
                 case _:
                     return 404, b"<html>no such page</html>"
 
-    def _version(self, subject: str, version: str) -> tuple[int, bytes]:
+    def _version(self, subject: str, version: str, *, is_serialized: bool) -> tuple[int, bytes]:
         numbers = self._subjects.get(subject)
         if numbers is None:
             return 404, _error(40401, f"Subject '{subject}' not found.")
@@ -80,10 +83,17 @@ class Registry:
         if not 1 <= at <= len(numbers):
             return 404, _error(40402, f"Version {version} not found.")
         number = numbers[at - 1]
-        return 200, json.dumps({"subject": subject, "version": at, "id": number, **self._schemas[number]}).encode()
+        found = _as_asked(self._schemas[number], is_serialized=is_serialized)
+        return 200, json.dumps({"subject": subject, "version": at, "id": number, **found}).encode()
 
     def _expected(self) -> str:
         return "Basic " + base64.b64encode(f"lake:{self.password}".encode()).decode()
+
+
+def _as_asked(schema: dict[str, Any], *, is_serialized: bool) -> dict[str, Any]:
+    if schema.get("schemaType") != "PROTOBUF" or is_serialized:
+        return schema
+    return {**schema, "schema": 'syntax = "proto3"; // and what the file has'}
 
 
 def _error(code: int, message: str) -> bytes:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from checkpoint_formats.kafka.json_schema import columns_of
 from checkpoint_formats.kafka.registered import unusable
-from checkpoint_formats.kafka.registry import RegisteredSchema, SchemaRegistry, UnknownSchema
+from checkpoint_formats.kafka.registry import SchemaRegistry
 from checkpoint_protocol.records import PinnedSchema
 
 
@@ -24,16 +24,7 @@ def columns_of_json(
     `given`: the types of some columns. NeedsChange(SourceUnreadable) names a property that no column can have.
     """
     try:
-        found = registry.by_id(one.schema_id)
-        if found.kind != "JSON":
-            raise UnknownSchema(f"it is a schema of type {found.kind}, and JSON is expected")
-        return columns_of(found.text, _texts_of(found), given, chosen)
+        found = registry.by_id(one.schema_id, "JSON")
+        return columns_of(found.text, found.by_name, given, chosen)
     except ValueError as error:
         raise unusable(one, error) from error
-
-
-def _texts_of(schema: RegisteredSchema) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, other in schema.references.items():
-        found |= {name: other.text, **_texts_of(other)}
-    return found

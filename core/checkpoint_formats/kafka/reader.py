@@ -11,10 +11,11 @@ from confluent_kafka import Message
 
 from checkpoint_formats.files.numbering import empty_chunk
 from checkpoint_formats.files.parsing import BadLine
-from checkpoint_formats.kafka.avro_values import WAY_OUT as WAY_OUT_OF_AVRO
-from checkpoint_formats.kafka.avro_values import AvroValues
 from checkpoint_formats.kafka.cluster import Cluster
 from checkpoint_formats.kafka.columns import WAY_OUT, Parts, metadata_column, metadata_fields, parse_values
+from checkpoint_formats.kafka.decoded import WAY_OUT as WAY_OUT_OF_DECODED
+from checkpoint_formats.kafka.decoded import DecodedValues
+from checkpoint_formats.kafka.encodings import encoding_of
 from checkpoint_formats.kafka.failures import lost, unreadable
 from checkpoint_formats.kafka.records import RecordReader, Records, offset_of
 from checkpoint_formats.kafka.registered import text_behind_id
@@ -55,9 +56,10 @@ class KafkaReader(Reader):
         self._types = {name: parse_type(name, text) for name, text in source.types.items()}
         self._cluster = Cluster(source, storage)
         self._records = RecordReader(self._cluster)
-        self._avro = None
-        if source.format == "avro":
-            self._avro = AvroValues(registry_of(source.bootstrap_servers, storage), schemas, columns)
+        self._decoded = None
+        if source.is_decoded:
+            registry = registry_of(source.bootstrap_servers, storage)
+            self._decoded = DecodedValues(encoding_of(source, registry), registry, schemas, columns)
 
     def check_unchanged(self, file: SourceFile) -> None:
         self._cluster.check_unchanged(file)
@@ -86,8 +88,8 @@ class KafkaReader(Reader):
         return _failed(records.start, records.end, schema, error)
 
     def _parsed(self, place: KafkaPartition, values: Sequence[bytes | None], fields: pa.Schema) -> Parts:
-        if self._avro is not None:
-            return self._avro.parse(place.topic, values, fields)
+        if self._decoded is not None:
+            return self._decoded.parse(place.topic, values, fields)
         text_of = text_behind_id if self._source.has_registered_schemas else bytes
         return parse_values(values, fields, "ignore" if self._columns else "error", self._types, text_of)
 
@@ -106,7 +108,7 @@ class KafkaReader(Reader):
             if isinstance(found, BadLine):
                 offset = offset_of(part[0])
                 if not self._sets_apart:
-                    way_out = WAY_OUT if self._avro is None else WAY_OUT_OF_AVRO
+                    way_out = WAY_OUT if self._decoded is None else WAY_OUT_OF_DECODED
                     raise unreadable(place, offset, found.message, way_out)
                 if offset > at:
                     yield _chunk(Records([], at, offset), pa.RecordBatch.from_pylist([], schema=schema))

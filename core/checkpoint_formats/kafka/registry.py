@@ -11,7 +11,7 @@ import ssl
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import quote
 
 import urllib3
@@ -54,11 +54,22 @@ class RegisteredSchema:
             found |= dict.fromkeys((*one.referred, one.text))
         return tuple(found)
 
+    @property
+    def by_name(self) -> dict[str, str]:
+        """The texts that it refers to, at all depths, by the names that are used for them."""
+        found: dict[str, str] = {}
+        for name, other in self.references.items():
+            found |= {name: other.text, **other.by_name}
+        return found
+
 
 class UnknownSchema(ValueError):
     """The registry has answered, and has no such schema that can be used."""
 
 
+Kind = Literal["AVRO", "JSON", "PROTOBUF"]
+#: How a registry is asked to give schemas, where not as their texts.
+_FORMATS: Final[Mapping[Kind, str]] = {"PROTOBUF": "serialized"}
 #: Schemas that this process has fetched, by the registry's URL and their ids. What an id means never changes.
 _FETCHED: Final[dict[tuple[str, int], RegisteredSchema]] = {}
 _MOST_FETCHED: Final = 1_000
@@ -81,21 +92,25 @@ class SchemaRegistry:
             credentials = f"{entry.username}:{reveal(entry.password, self._place)}"
             self._headers |= urllib3.make_headers(basic_auth=credentials)
 
-    def by_id(self, schema_id: int) -> RegisteredSchema:
-        """Return a schema. UnknownSchema if there is none with this id."""
+    def by_id(self, schema_id: int, kind: Kind) -> RegisteredSchema:
+        """Return a schema of a kind. UnknownSchema if there is none with this id. Those of Protobuf are files in base64."""
         with _LOCK:
             known = _FETCHED.get((self.url, schema_id))
-        if known is not None:
-            return known
-        answer = self._get(f"/schemas/ids/{schema_id}")
+        if known is None:
+            known = self._fetched(schema_id, kind)
+            with _LOCK:
+                if len(_FETCHED) >= _MOST_FETCHED:
+                    _FETCHED.clear()
+                _FETCHED[self.url, schema_id] = known
+        if known.kind != kind:
+            raise UnknownSchema(f"it is a schema of type {known.kind}, and {kind} is expected")
+        return known
+
+    def _fetched(self, schema_id: int, kind: Kind) -> RegisteredSchema:
+        answer = self._get(f"/schemas/ids/{schema_id}", _FORMATS.get(kind))
         if answer is None:
             raise UnknownSchema(f"the schema registry {self.url} has no schema with the id {schema_id}")
-        found = self._registered(schema_id, answer)
-        with _LOCK:
-            if len(_FETCHED) >= _MOST_FETCHED:
-                _FETCHED.clear()
-            _FETCHED[self.url, schema_id] = found
-        return found
+        return self._with_references(schema_id, answer, _FORMATS.get(kind), [_MOST_REFERENCES])
 
     def newest_id(self, subject: str) -> int | None:
         """Return the id of the newest schema of a subject; None if the registry does not have the subject."""
@@ -106,10 +121,7 @@ class SchemaRegistry:
             raise self._no_registry("the newest version of a subject has no id")
         return found
 
-    def _registered(self, schema_id: int, answer: Mapping[str, Any]) -> RegisteredSchema:
-        return self._with_references(schema_id, answer, [_MOST_REFERENCES])
-
-    def _with_references(self, schema_id: int, answer: Mapping[str, Any], room: list[int]) -> RegisteredSchema:
+    def _with_references(self, schema_id: int, answer: Mapping[str, Any], form: str | None, room: list[int]) -> RegisteredSchema:
         """`room`: how many more references there may be. One that leads back to where it came from ends by that, too."""
         text, kind = answer.get("schema"), answer.get("schemaType", "AVRO")
         if not isinstance(text, str) or not isinstance(kind, str):
@@ -124,14 +136,16 @@ class SchemaRegistry:
             room[0] -= 1
             if room[0] < 0:
                 raise UnknownSchema(f"it refers to more than {_MOST_REFERENCES} schemas, or to itself")
-            other = self._get(f"/subjects/{quote(subject, safe='')}/versions/{version}?deleted=true")
+            other = self._get(f"/subjects/{quote(subject, safe='')}/versions/{version}?deleted=true", form)
             if other is None:
                 raise UnknownSchema(f"it refers to version {version} of {subject}, which the registry {self.url} does not have")
-            found[name] = self._with_references(schema_id, other, room)
+            found[name] = self._with_references(schema_id, other, form, room)
         return RegisteredSchema(schema_id, kind, text, found)
 
-    def _get(self, path: str) -> dict[str, Any] | None:
-        """Return an answer; None if the registry says, in its own words, that it has no such thing."""
+    def _get(self, path: str, form: str | None = None) -> dict[str, Any] | None:
+        """Return an answer; None if the registry says, in its own words, that it has no such thing. `form`: of its schemas."""
+        if form is not None:
+            path = f"{path}{'&' if '?' in path else '?'}format={form}"
         status, body = self._request(path)
         try:
             answer = json.loads(body)

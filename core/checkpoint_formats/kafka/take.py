@@ -9,9 +9,9 @@ from typing import Final
 import pyarrow as pa
 from confluent_kafka import Message
 
-from checkpoint_formats.kafka.avro_values import columns_of_avro
 from checkpoint_formats.kafka.cluster import ANSWER_S, Cluster, Log, Topic
 from checkpoint_formats.kafka.columns import RAW, infer_fields, metadata_fields
+from checkpoint_formats.kafka.encodings import encoding_of
 from checkpoint_formats.kafka.failures import log_is_shorter, lost, made_again, name_of, other_cluster
 from checkpoint_formats.kafka.json_values import columns_of_json
 from checkpoint_formats.kafka.records import RecordReader
@@ -154,8 +154,8 @@ def find_partitions(
         given = _given_types(source)
 
         def columns_of(one: PinnedSchema) -> tuple[pa.Schema, tuple[str, ...]]:
-            if source.format == "avro":
-                return columns_of_avro(registry, one, columns)
+            if source.is_decoded:
+                return encoding_of(source, registry).columns(one, columns)
             return columns_of_json(registry, one, given, columns)
 
         found, known = columns_of_schemas(schemas, columns_of)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -11,7 +11,8 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from checkpoint_formats.files.parsing import BadLine
-from checkpoint_formats.kafka.avro_values import AvroValues, columns_of_avro
+from checkpoint_formats.kafka.avro_values import Avro
+from checkpoint_formats.kafka.decoded import DecodedValues
 from checkpoint_formats.kafka.registered import columns_of_schemas, pin_schemas
 from checkpoint_formats.kafka.registry import SchemaRegistry, UnknownSchema, registry_of
 from checkpoint_protocol import reasons
@@ -51,10 +52,14 @@ def client(registry: Registry, **more: Any) -> SchemaRegistry:
 
 
 def columns_of(registry: SchemaRegistry, pinned: Any, chosen: Any) -> tuple[pa.Schema, tuple[str, ...]]:
-    return columns_of_schemas(pinned, lambda one: columns_of_avro(registry, one, chosen))
+    return columns_of_schemas(pinned, lambda one: Avro(registry).columns(one, chosen))
 
 
-def rows(values: AvroValues, given: list[bytes | None], fields: pa.Schema, topic: str = "orders") -> list[Any]:
+def avro_values(registry: SchemaRegistry, pinned: Sequence[PinnedSchema], chosen: Sequence[str] | None) -> DecodedValues:
+    return DecodedValues(Avro(registry), registry, pinned, chosen)
+
+
+def rows(values: DecodedValues, given: list[bytes | None], fields: pa.Schema, topic: str = "orders") -> list[Any]:
     """One row for each value, or what is wrong with it."""
     found: list[Any] = []
     for start, end, one in values.parse(topic, given, fields):
@@ -71,17 +76,17 @@ def test_a_schema_is_fetched_once_by_a_process(served: Registry) -> None:
     number = served.register("orders-value", ORDER)
 
     assert client(served).newest_id("orders-value") == number
-    assert {client(served).by_id(number).text for _ in range(3)} == {json.dumps(ORDER)}
+    assert {client(served).by_id(number, "AVRO").text for _ in range(3)} == {json.dumps(ORDER)}
     assert [path for path in served.asked if "ids" in path] == [f"/schemas/ids/{number}"]
 
 
 def test_what_the_registry_does_not_have_is_told_from_one_that_does_not_answer(served: Registry) -> None:
     assert client(served).newest_id("none-value") is None
     with pytest.raises(UnknownSchema, match="has no schema with the id 7"):
-        client(served).by_id(7)
+        client(served).by_id(7, "AVRO")
     for status in (500, 502, 503, 429):
         served.status = status
-        for ask in (lambda: client(served).newest_id("none-value"), lambda: client(served).by_id(7)):
+        for ask in (lambda: client(served).newest_id("none-value"), lambda: client(served).by_id(7, "AVRO")):
             with pytest.raises(Retryable, match=f"does not answer: HTTP {status}") as raised:
                 ask()
             assert raised.value.reason == reasons.SOURCE_UNAVAILABLE
@@ -96,7 +101,7 @@ def test_what_the_registry_does_not_have_is_told_from_one_that_does_not_answer(s
 
 def test_a_registry_that_nobody_serves_is_unavailable() -> None:
     with pytest.raises(Retryable, match=r"does not answer: .*; check its url in schema_registry"):
-        client(Registry(url=f"http://{LOOPBACK}:{free_port()}")).by_id(1)
+        client(Registry(url=f"http://{LOOPBACK}:{free_port()}")).by_id(1, "AVRO")
 
 
 def test_credentials_go_to_the_registry_alone_and_refused_ones_are_said_with_the_way_out(served: Registry) -> None:
@@ -112,7 +117,7 @@ def test_credentials_go_to_the_registry_alone_and_refused_ones_are_said_with_the
     with serving(Registry(status=302, body=f"{served.url}/schemas/ids/{number}".encode())) as other:
         before = len(served.asked)
         with pytest.raises(NeedsChange, match="HTTP 302"):
-            client(other, **given).by_id(number)
+            client(other, **given).by_id(number, "AVRO")
     assert len(served.asked) == before
 
 
@@ -120,7 +125,7 @@ def test_an_answer_that_is_too_large_is_no_schema(served: Registry) -> None:
     number = served.register("orders-value", "x" * (1 << 20))
 
     with pytest.raises(UnknownSchema, match="more than 1 MiB"):
-        client(served).by_id(number)
+        client(served).by_id(number, "AVRO")
 
 
 def test_a_schema_that_refers_to_others_is_fetched_with_them_each_once(served: Registry) -> None:
@@ -135,7 +140,7 @@ def test_a_schema_that_refers_to_others_is_fetched_with_them_each_once(served: R
     fields, _ = columns_of(client(served), [PinnedSchema(topic="orders", schema_id=number)], None)
 
     value = avro_value(number, order, {"price": {"cents": 1}, "tax": {"amount": {"cents": 2}}}, [money, tax])
-    values = AvroValues(client(served), [PinnedSchema(topic="orders", schema_id=number)], None)
+    values = avro_values(client(served), [PinnedSchema(topic="orders", schema_id=number)], None)
 
     assert rows(values, [value], fields) == [{"price": {"cents": 1}, "tax": {"amount": {"cents": 2}}}]
 
@@ -145,7 +150,7 @@ def test_schemas_that_refer_to_each_other_end(served: Registry) -> None:
     served.register("b", ORDER, [{"name": "a", "subject": "a", "version": 1}])
 
     with pytest.raises(UnknownSchema, match="or to itself"):
-        client(served).by_id(number)
+        client(served).by_id(number, "AVRO")
 
 
 # --- settings -------------------------------------------------------------------------------------------------------------
@@ -167,9 +172,9 @@ def test_a_namespace_to_which_the_cluster_is_not_granted_does_not_reach_its_regi
 def test_certificates_that_cannot_be_read_are_said_and_those_of_the_system_are_taken_without_them(served: Registry) -> None:
     url = "https" + served.url.removeprefix("http")
     with pytest.raises(NeedsChange, match="correct ca_file in schema_registry"):
-        registry_of(SERVERS, settings_of(url, ca_file="/no/such/file")).by_id(1)
+        registry_of(SERVERS, settings_of(url, ca_file="/no/such/file")).by_id(1, "AVRO")
     with pytest.raises(Retryable):
-        registry_of(SERVERS, settings_of(url)).by_id(1)
+        registry_of(SERVERS, settings_of(url)).by_id(1, "AVRO")
 
 
 def test_the_password_of_a_registry_shows_nowhere_but_in_what_drivers_are_handed() -> None:
@@ -208,7 +213,7 @@ def test_each_value_is_read_by_its_own_schema_into_the_columns_that_are_pinned(s
     given = [avro_value(old, ORDER, {"id": 1}), None, avro_value(new, WIDER, {"id": 2, "color": "blue"})]
 
     assert known == ("id", "color")
-    assert rows(AvroValues(client(served), pinned, None), given, fields) == [
+    assert rows(avro_values(client(served), pinned, None), given, fields) == [
         {"id": 1, "color": "red"},
         {"id": None, "color": None},
         {"id": 2, "color": "blue"},
@@ -234,7 +239,7 @@ def test_a_value_that_cannot_be_read_is_told_from_the_others(served: Registry) -
         good[:5]: "the value does not have the form of its schema",
         good + b"\0": "1 bytes are left over",
     }
-    values = AvroValues(client(served), pinned, None)
+    values = avro_values(client(served), pinned, None)
 
     found = rows(values, [good, *bad, good], fields)
 
@@ -250,7 +255,7 @@ def test_a_registry_that_is_down_is_the_fault_of_no_value(served: Registry) -> N
     old, new = served.register("orders-value", ORDER), served.register("orders-value", WIDER)
     pinned = [PinnedSchema(topic="orders", schema_id=new)]
     fields, _ = columns_of(client(served), pinned, None)
-    values = AvroValues(client(served), pinned, None)
+    values = avro_values(client(served), pinned, None)
     given: list[bytes | None] = [avro_value(new, WIDER, {"id": 2, "color": "x"}), avro_value(old, ORDER, {"id": 1}), b"bad"]
 
     served.status = 503
@@ -267,7 +272,7 @@ def test_topics_have_their_columns_together_each_value_as_it_is(served: Registry
     number = served.register("returns-value", two)
     pinned = pin_schemas(client(served), ["orders", "returns", "empty"], {"orders", "returns"})
     fields, _ = columns_of(client(served), pinned, None)
-    values = AvroValues(client(served), pinned, None)
+    values = avro_values(client(served), pinned, None)
 
     assert fields == pa.schema([("id", pa.int64()), ("at", pa.timestamp("ms", "UTC")), ("color", pa.string())])
     first = avro_value(pinned[0].schema_id, one, {"id": 7, "at": 1_700_000_000_123})
@@ -309,8 +314,8 @@ def test_another_registry_under_another_url_is_seen_until_the_former_one_is_back
     with serving(Registry(first_id=number)) as other:
         assert other.register("orders-value", record(id={"type": "string"})) == number
         with pytest.raises(NeedsChange, match=r"is another schema registry than then; put the former url back") as raised:
-            rows(AvroValues(client(other), pinned, None), [b"x"], fields)
+            rows(avro_values(client(other), pinned, None), [b"x"], fields)
     assert raised.value.reason == reasons.SOURCE_CHANGED
-    assert rows(AvroValues(client(served), pinned, None), [avro_value(number, ORDER, {"id": 1})], fields) == [{"id": 1}]
+    assert rows(avro_values(client(served), pinned, None), [avro_value(number, ORDER, {"id": 1})], fields) == [{"id": 1}]
     with pytest.raises(Corrupt):
-        rows(AvroValues(client(served), [], None), [b"x"], fields)
+        rows(avro_values(client(served), [], None), [b"x"], fields)

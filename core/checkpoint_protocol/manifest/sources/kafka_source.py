@@ -45,10 +45,11 @@ class KafkaSource(Section):
         default="Earliest",
         description="Where the first epoch begins. Partitions and topics that are added later are read from their beginning.",
     )
-    format: Literal["raw", "json", "avro", "jsonSchema"] = Field(
+    format: Literal["raw", "json", "avro", "jsonSchema", "protobuf"] = Field(
         description="raw: the columns are key, value, headers, timestamp, partition, offset and topic. json: each value is "
         "one JSON object, whose fields are the columns. avro: each value is one Avro record with the id of its schema in a "
-        "schema registry; the fields of the newest schema are the columns. jsonSchema: the same of JSON objects and JSON Schemas."
+        "schema registry; the fields of the newest schema are the columns. jsonSchema and protobuf: the same of JSON objects "
+        "and of messages of Protobuf."
     )
     types: dict[str, Annotated[str, Field(max_length=1024)]] = Field(
         default_factory=dict,
@@ -58,7 +59,7 @@ class KafkaSource(Section):
     )
     metadata: Annotated[tuple[MetadataColumn, ...], Field(max_length=6)] = Field(
         default=(),
-        description="For json, avro and jsonSchema: additional columns besides the fields of the value. They are named "
+        description="For all formats but raw: additional columns besides the fields of the value. They are named "
         "kafka_key, kafka_offset and so on.",
     )
     max_offsets: Annotated[int, Field(ge=1)] | None = Field(
@@ -125,7 +126,12 @@ class KafkaSource(Section):
     @property
     def has_registered_schemas(self) -> bool:
         """Whether values have the ids of their schemas in a registry."""
-        return self.format in ("avro", "jsonSchema")
+        return self.format in ("avro", "jsonSchema", "protobuf")
+
+    @property
+    def is_decoded(self) -> bool:
+        """Whether values are decoded by their schemas."""
+        return self.format in ("avro", "protobuf")
 
     @property
     def is_text(self) -> bool:

@@ -1,0 +1,193 @@
+"""Schemas of Protobuf as columns: of each field of a message the type of its values, and what an older schema has in its place.
+
+Source of the rules: the Protobuf language guide (scalar types, presence, updating a message type, well-known types).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from google.protobuf import (
+    any_pb2,
+    api_pb2,
+    descriptor_pb2,
+    duration_pb2,
+    empty_pb2,
+    field_mask_pb2,
+    message,
+    source_context_pb2,
+    struct_pb2,
+    timestamp_pb2,
+    type_pb2,
+    wrappers_pb2,
+)
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor_pool import DescriptorPool
+
+#: Deeper ones are refused: a message that contains itself has no end.
+_DEEPEST: Final = 32
+#: Files that every compiler of Protobuf has, and no registry keeps.
+_WELL_KNOWN: Final = (
+    *(any_pb2, descriptor_pb2, duration_pb2, empty_pb2, field_mask_pb2, source_context_pb2, struct_pb2, timestamp_pb2),
+    *(wrappers_pb2, type_pb2, api_pb2),  # the last two import others of these
+)
+TIMESTAMP: Final = "google.protobuf.Timestamp"
+#: Messages of one field that stand for a scalar that may be absent.
+WRAPPERS: Final = frozenset(
+    f"google.protobuf.{name}Value"
+    for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+)
+_F: Final = FieldDescriptor
+#: The largest values of unsigned ones have no place in signed ones of their size.
+_SCALARS: Final[Mapping[int, pa.DataType]] = {
+    _F.TYPE_DOUBLE: pa.float64(),
+    _F.TYPE_FLOAT: pa.float32(),
+    _F.TYPE_INT64: pa.int64(),
+    _F.TYPE_SINT64: pa.int64(),
+    _F.TYPE_SFIXED64: pa.int64(),
+    _F.TYPE_UINT64: pa.decimal128(20, 0),
+    _F.TYPE_FIXED64: pa.decimal128(20, 0),
+    _F.TYPE_INT32: pa.int32(),
+    _F.TYPE_SINT32: pa.int32(),
+    _F.TYPE_SFIXED32: pa.int32(),
+    _F.TYPE_UINT32: pa.int64(),
+    _F.TYPE_FIXED32: pa.int64(),
+    _F.TYPE_BOOL: pa.bool_(),
+    _F.TYPE_STRING: pa.string(),
+    _F.TYPE_BYTES: pa.binary(),
+    _F.TYPE_ENUM: pa.string(),
+}
+#: What older values have on the wire is read as the type of now with no other value.
+_WIDER: Final = {
+    (_F.TYPE_INT32, _F.TYPE_INT64),
+    (_F.TYPE_UINT32, _F.TYPE_UINT64),
+    (_F.TYPE_UINT32, _F.TYPE_INT64),
+    (_F.TYPE_SINT32, _F.TYPE_SINT64),
+    (_F.TYPE_STRING, _F.TYPE_BYTES),
+}
+
+
+class NoColumn(ValueError):
+    """A field whose values no column can have; the message begins with its path."""
+
+
+def parse(text: str, references: Mapping[str, str]) -> list[Descriptor]:
+    """Return the messages of a file that is given in base64, as a registry has it. `references`: the files that it imports.
+
+    ValueError if it is no such file, or imports one that is not there.
+    """
+    pool, files = DescriptorPool(), {name: _file(other, name) for name, other in references.items()}
+    for module in _WELL_KNOWN:
+        pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
+    root = _file(text, "")
+    added: set[str] = {module.DESCRIPTOR.name for module in _WELL_KNOWN}
+
+    def add(file: descriptor_pb2.FileDescriptorProto) -> None:
+        added.add(file.name)
+        for name in file.dependency:
+            if name not in added:
+                if name not in files:
+                    raise ValueError(f"it imports {name}, which is not among its references in the registry")
+                add(files[name])
+        pool.Add(file)
+
+    try:
+        add(root)
+        by_name = pool.FindFileByName(root.name).message_types_by_name
+    except (TypeError, KeyError) as error:
+        raise ValueError(f"it is no valid file of Protobuf: {error}") from error
+    return [by_name[one.name] for one in root.message_type]
+
+
+def _file(text: str, name: str) -> descriptor_pb2.FileDescriptorProto:
+    file = descriptor_pb2.FileDescriptorProto()
+    try:
+        file.ParseFromString(base64.b64decode(text, validate=True))
+    except (binascii.Error, message.DecodeError) as error:
+        raise ValueError("the registry does not give schemas of Protobuf as descriptors (format=serialized)") from error
+    file.name = name or "schema.proto"
+    return file
+
+
+def main_of(messages: Sequence[Descriptor]) -> Descriptor:
+    """Return the only message of a file that no other one of it contains. NoColumn if there is none, or more than one."""
+    contained = {name for one in messages for name in _contained(one) if name != one.full_name}
+    found = [one for one in messages if one.full_name not in contained]
+    if len(found) != 1:
+        names = ", ".join(one.full_name for one in found) or "none"
+        raise NoColumn(f"it is to have one message that no other one contains, and has {names}")
+    return found[0]
+
+
+def _contained(of: Descriptor) -> Iterator[str]:
+    for field in of.fields:
+        if field.message_type is not None:
+            yield field.message_type.full_name
+    for nested in of.nested_types:
+        yield from _contained(nested)
+
+
+def columns(root: Descriptor, chosen: Collection[str] | None) -> pa.Schema:
+    """Return the columns of a message, those that are chosen. NoColumn names a field that can be none."""
+    fields = [field for field in root.fields if chosen is None or field.name in chosen]
+    return pa.schema([(field.name, _type_of(field, field.name, 0)) for field in fields])
+
+
+def is_repeated(field: FieldDescriptor) -> bool:
+    return bool(field.is_repeated)
+
+
+def is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
+def _type_of(field: FieldDescriptor, path: str, depth: int) -> pa.DataType:
+    if is_map(field):
+        key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
+        return pa.map_(_SCALARS[key.type], _one(value, path, depth + 1))
+    return pa.list_(_one(field, path, depth + 1)) if is_repeated(field) else _one(field, path, depth)
+
+
+def _one(field: FieldDescriptor, path: str, depth: int) -> pa.DataType:
+    if field.message_type is None:
+        return _SCALARS[field.type]
+    name = field.message_type.full_name
+    if name == TIMESTAMP:
+        return pa.timestamp("us", "UTC")
+    if name in WRAPPERS:
+        return _SCALARS[field.message_type.fields[0].type]
+    if name.startswith("google.protobuf."):
+        raise NoColumn(f"{path}: a {name} has no column")
+    if depth >= _DEEPEST:
+        raise NoColumn(f"{path}: it is more than {_DEEPEST} levels deep, or contains itself")
+    if not field.message_type.fields:
+        raise NoColumn(f"{path}: the message {name} has no fields")
+    return pa.struct([(one.name, _type_of(one, f"{path}.{one.name}", depth + 1)) for one in field.message_type.fields])
+
+
+def find_change(then: Descriptor, now: Descriptor, path: str = "", seen: frozenset[str] = frozenset()) -> str | None:
+    """Say in which field, read as it is now, values that were written by an older message would be others; None if in none."""
+    if now.full_name in seen:
+        return None
+    for field in now.fields:
+        old, name = then.fields_by_number.get(field.number), f"{path}{field.name}"
+        if old is None:
+            continue
+        if is_repeated(old) and not is_repeated(field):
+            return f"the field {name} had several values"
+        if is_map(old) != is_map(field) or (old.type != field.type and (old.type, field.type) not in _WIDER):
+            return f"the field {name} had another type"
+        if field.message_type is not None:
+            if (found := find_change(old.message_type, field.message_type, f"{name}.", seen | {now.full_name})) is not None:
+                return found
+        elif field.enum_type is not None and _numbers(old) - _numbers(field):
+            return f"the enum of the field {name} has lost values"
+    return None
+
+
+def _numbers(field: FieldDescriptor) -> set[Any]:
+    return {(value.name, value.number) for value in field.enum_type.values}

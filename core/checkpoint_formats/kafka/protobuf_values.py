@@ -1,0 +1,154 @@
+"""Values in Protobuf with the ids of their schemas (Confluent's wire format).
+
+Values are read by the newest schema, by the numbers of fields. An older one tells which message a value is, and whether one of
+its fields would be another value now. A registry is asked for schemas as descriptors, so that no text of Protobuf is parsed here.
+
+Source of the rules: Confluent's wire format (message indexes); the Protobuf language guide (presence, defaults, unknown fields).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from checkpoint_formats.kafka.decoded import Decode, Others
+from checkpoint_formats.kafka.protobuf_schema import (
+    TIMESTAMP,
+    WRAPPERS,
+    columns,
+    find_change,
+    is_map,
+    is_repeated,
+    main_of,
+    parse,
+)
+from checkpoint_formats.kafka.registered import unusable
+from checkpoint_formats.kafka.registry import SchemaRegistry
+from checkpoint_protocol.records import PinnedSchema
+
+_UNSIGNED_64: Final = (FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64)
+#: One index, which is 0; serializers write no more than a 0 for that.
+_NUMBERS_OF_FIRST: Final = (b"\x00", b"\x02\x00")
+
+
+@dataclass(frozen=True, slots=True)
+class Protobuf:
+    """An Encoding."""
+
+    registry: SchemaRegistry
+
+    def columns(self, one: PinnedSchema, chosen: Collection[str] | None) -> tuple[pa.Schema, tuple[str, ...]]:
+        try:
+            root = main_of(self._messages(one.schema_id))
+            return columns(root, chosen), tuple(field.name for field in root.fields)
+        except ValueError as error:
+            raise unusable(one, error) from error
+
+    def decoder(self, schema_id: int, reader: PinnedSchema, names: Sequence[str], others: Others) -> Decode:
+        written, root = self._messages(schema_id), main_of(self._messages(reader.schema_id))
+        number = next((number for number, one in enumerate(written) if one.full_name == root.full_name), None)
+        if number is None:
+            raise ValueError(f"it has no message {root.full_name}, which the newest schema has")
+        if (change := find_change(written[number], root)) is not None:
+            raise ValueError(change)
+        fields = [root.fields_by_name[name] for name in names if name in root.fields_by_name]
+        return _Decoder(root, number, fields, others).row
+
+    def _messages(self, schema_id: int) -> list[Descriptor]:
+        found = self.registry.by_id(schema_id, "PROTOBUF")
+        return parse(found.text, found.by_name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoder:
+    """Reads values that are messages of this number in their file."""
+
+    root: Descriptor
+    number: int
+    fields: Sequence[FieldDescriptor]
+    others: Others
+
+    def row(self, payload: bytes) -> dict[str, Any]:
+        """Return the values of a message. ValueError if it is none, or has fields that the columns lack."""
+        message = GetMessageClass(self.root)()
+        try:
+            message.ParseFromString(self._without_number(payload))
+        except DecodeError as error:
+            raise ValueError("it is no message of this schema") from error
+        if missing := message.FindInitializationErrors():
+            raise ValueError(f"it lacks the required field {missing[0]}")
+        self._refuse_unknown(message, "")
+        return {field.name: _value(message, field) for field in self.fields}
+
+    def _without_number(self, payload: bytes) -> bytes:
+        for start in _NUMBERS_OF_FIRST if self.number == 0 else (b"\x02" + _zigzag(self.number),):
+            if payload.startswith(start):
+                return payload[len(start) :]
+        raise ValueError(f"it is another message of its schema than {self.root.full_name}")
+
+    def _refuse_unknown(self, message: Message, path: str) -> None:
+        """A field that is known and comes as one of another kind is refused in any case: it would read as if it was not there."""
+        known = message.DESCRIPTOR.fields_by_number
+        for one in UnknownFieldSet(message):
+            if (field := known.get(one.field_number)) is not None:
+                raise ValueError(f"the field {path}{field.name} is of another type, or has a value that its enum lacks")
+            if self.others == "error":
+                raise ValueError(f"it has the field number {one.field_number} in {path or 'it'}, which the columns lack")
+        for field, value in message.ListFields():
+            if field.message_type is not None:
+                for inner in _messages(field, value):
+                    self._refuse_unknown(inner, f"{path}{field.name}.")
+
+
+def _messages(field: FieldDescriptor, value: Any) -> Iterable[Message]:
+    if is_map(field):
+        return value.values() if field.message_type.fields_by_name["value"].message_type is not None else ()
+    return value if is_repeated(field) else (value,)
+
+
+def _value(message: Message, field: FieldDescriptor) -> Any:
+    if field.has_presence and not message.HasField(field.name):
+        return None
+    value = getattr(message, field.name)
+    if is_map(field):
+        of_value = field.message_type.fields_by_name["value"]
+        return [(key, _one(value[key], of_value)) for key in value]
+    return [_one(each, field) for each in value] if is_repeated(field) else _one(value, field)
+
+
+def _one(value: Any, field: FieldDescriptor) -> Any:
+    """Return one value of a field as an Arrow array of its column's type takes it."""
+    if field.enum_type is not None:
+        if (known := field.enum_type.values_by_number.get(value)) is None:
+            raise ValueError(f"the field {field.name} has the number {value}, which its enum lacks")
+        return known.name
+    if field.message_type is None:
+        return Decimal(value) if field.type in _UNSIGNED_64 else value
+    if field.message_type.full_name == TIMESTAMP:
+        return _microseconds(value, field)
+    if field.message_type.full_name in WRAPPERS:
+        return _one(value.value, field.message_type.fields[0])
+    return {one.name: _value(value, one) for one in field.message_type.fields}
+
+
+def _microseconds(value: Any, field: FieldDescriptor) -> int:
+    if value.nanos % 1_000 or not 0 <= value.nanos < 1_000_000_000:
+        raise ValueError(f"the field {field.name} has {value.nanos} nanoseconds, and its column has microseconds")
+    return int(value.seconds * 1_000_000 + value.nanos // 1_000)
+
+
+def _zigzag(number: int) -> bytes:
+    """Return a number that is not negative as Protobuf writes it in a signed varint."""
+    left, found = number << 1, bytearray()
+    while left >= 0x80:
+        found.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes((*found, left))

@@ -129,6 +129,7 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
         }
     },
     "topics of Avro": {"spec__source": {"kafka": {**_KAFKA, "format": "avro", "metadata": ["offset"]}}},
+    "topics of Protobuf": {"spec__source": {"kafka": {**_KAFKA, "format": "protobuf", "metadata": ["offset"]}}},
     "topics of JSON with schemas": {"spec__source": {"kafka": {**_KAFKA, "format": "jsonSchema", "types": {"a": "string"}}}},
     "topics by a pattern": {"spec__source": {"kafka": {**_PATTERN, "onLost": "Skip"}}, "spec__onRowError": "Quarantine"},
     "what only Spark reads": {"spec__source": {"spark": _ORC}},

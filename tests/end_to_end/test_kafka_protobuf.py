@@ -1,4 +1,4 @@
-"""Topics of Protobuf values with a schema registry, on a real broker: columns by the newest schema, no value that does not fit."""
+"""Topics of Protobuf with a schema registry, on a real broker: columns by the newest schema, and no value that does not fit."""
 
 from __future__ import annotations
 

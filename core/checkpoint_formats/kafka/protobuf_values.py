@@ -60,7 +60,7 @@ class Protobuf:
         if (change := find_change(written[number], root)) is not None:
             raise ValueError(change)
         fields = [root.fields_by_name[name] for name in names if name in root.fields_by_name]
-        return _Decoder(root, number, fields, others).row
+        return _Decoder(GetMessageClass(root), number, fields, others).row
 
     def _messages(self, schema_id: int) -> list[Descriptor]:
         found = self.registry.by_id(schema_id, "PROTOBUF")
@@ -71,14 +71,14 @@ class Protobuf:
 class _Decoder:
     """Reads values that are messages of this number in their file."""
 
-    root: Descriptor
+    message: type[Message]
     number: int
     fields: Sequence[FieldDescriptor]
     others: Others
 
     def row(self, payload: bytes) -> dict[str, Any]:
         """Return the values of a message. ValueError if it is none, or has fields that the columns lack."""
-        message = GetMessageClass(self.root)()
+        message = self.message()
         try:
             message.ParseFromString(self._without_number(payload))
         except DecodeError as error:
@@ -92,7 +92,7 @@ class _Decoder:
         for start in _NUMBERS_OF_FIRST if self.number == 0 else (b"\x02" + _zigzag(self.number),):
             if payload.startswith(start):
                 return payload[len(start) :]
-        raise ValueError(f"it is another message of its schema than {self.root.full_name}")
+        raise ValueError(f"it is another message of its schema than {self.message.DESCRIPTOR.full_name}")
 
     def _refuse_unknown(self, message: Message, path: str) -> None:
         """A field that is known and comes as one of another kind is refused in any case: it would read as if it was not there."""

@@ -6,9 +6,9 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from google.protobuf import json_format, message_factory
+from google.protobuf import duration_pb2, json_format, message_factory, struct_pb2, timestamp_pb2, wrappers_pb2
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
-from google.protobuf.descriptor_pool import Default, DescriptorPool
+from google.protobuf.descriptor_pool import DescriptorPool
 
 #: Number and type of each field; a type is a scalar's name or a message's, after "repeated", "optional" or "map" (of string).
 Fields = Mapping[str, tuple[int, str]]
@@ -78,8 +78,8 @@ def value_of(
 def encoded(file: FileDescriptorProto, row: Mapping[str, Any], message: str = "Order", others: Sequence[Any] = ()) -> bytes:
     """Return a message that JSON says."""
     pool = DescriptorPool()
-    for name in ("timestamp", "wrappers", "struct", "duration"):
-        pool.AddSerializedFile(Default().FindFileByName(f"google/protobuf/{name}.proto").serialized_pb)
+    for module in (timestamp_pb2, wrappers_pb2, struct_pb2, duration_pb2):
+        pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
     for each in (*others, file):
         pool.Add(each)
     made = message_factory.GetMessageClass(pool.FindMessageTypeByName(f"shop.{message}"))()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -169,11 +169,11 @@ def _one(field: FieldDescriptor, path: str, depth: int) -> pa.DataType:
     return pa.struct([(one.name, _type_of(one, f"{path}.{one.name}", depth + 1)) for one in field.message_type.fields])
 
 
-def find_change(then: Descriptor, now: Descriptor, path: str = "", seen: frozenset[str] = frozenset()) -> str | None:
-    """Say in which field, read as it is now, values that were written by an older message would be others; None if in none."""
-    if now.full_name in seen:
-        return None
-    for field in now.fields:
+def find_change(
+    then: Descriptor, now: Iterable[FieldDescriptor], path: str = "", seen: frozenset[tuple[str, str]] = frozenset()
+) -> str | None:
+    """Say in which of these fields, read as it is now, values of an older message would be others; None if in none."""
+    for field in now:
         old, name = then.fields_by_number.get(field.number), f"{path}{field.name}"
         if old is None:
             continue
@@ -182,7 +182,10 @@ def find_change(then: Descriptor, now: Descriptor, path: str = "", seen: frozens
         if is_map(old) != is_map(field) or (old.type != field.type and (old.type, field.type) not in _WIDER):
             return f"the field {name} had another type"
         if field.message_type is not None:
-            if (found := find_change(old.message_type, field.message_type, f"{name}.", seen | {now.full_name})) is not None:
+            pair = (old.message_type.full_name, field.message_type.full_name)
+            if pair not in seen and (
+                found := find_change(old.message_type, field.message_type.fields, f"{name}.", seen | {pair})
+            ):
                 return found
         elif field.enum_type is not None and _numbers(old) - _numbers(field):
             return f"the enum of the field {name} has lost values"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
@@ -34,7 +33,6 @@ from checkpoint_formats.kafka.registered import unusable
 from checkpoint_formats.kafka.registry import SchemaRegistry
 from checkpoint_protocol.records import PinnedSchema
 
-_UNSIGNED_64: Final = (FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64)
 #: One index, which is 0; serializers write no more than a 0 for that.
 _NUMBERS_OF_FIRST: Final = (b"\x00", b"\x02\x00")
 
@@ -57,9 +55,9 @@ class Protobuf:
         number = next((number for number, one in enumerate(written) if one.full_name == root.full_name), None)
         if number is None:
             raise ValueError(f"it has no message {root.full_name}, which the newest schema has")
-        if (change := find_change(written[number], root)) is not None:
-            raise ValueError(change)
         fields = [root.fields_by_name[name] for name in names if name in root.fields_by_name]
+        if (change := find_change(written[number], fields)) is not None:
+            raise ValueError(change)
         return _Decoder(GetMessageClass(root), number, fields, others).row
 
     def _messages(self, schema_id: int) -> list[Descriptor]:
@@ -85,7 +83,7 @@ class _Decoder:
             raise ValueError("it is no message of this schema") from error
         if missing := message.FindInitializationErrors():
             raise ValueError(f"it lacks the required field {missing[0]}")
-        self._refuse_unknown(message, "")
+        self._refuse_unknown(message, self.fields, "")
         return {field.name: _value(message, field) for field in self.fields}
 
     def _without_number(self, payload: bytes) -> bytes:
@@ -94,18 +92,18 @@ class _Decoder:
                 return payload[len(start) :]
         raise ValueError(f"it is another message of its schema than {self.message.DESCRIPTOR.full_name}")
 
-    def _refuse_unknown(self, message: Message, path: str) -> None:
-        """A field that is known and comes as one of another kind is refused in any case: it would read as if it was not there."""
-        known = message.DESCRIPTOR.fields_by_number
+    def _refuse_unknown(self, message: Message, fields: Iterable[FieldDescriptor], path: str) -> None:
+        """A field that is asked for and comes as one of another kind is refused in any case: it would read as absent."""
+        known = {field.number: field for field in fields}
         for one in UnknownFieldSet(message):
             if (field := known.get(one.field_number)) is not None:
                 raise ValueError(f"the field {path}{field.name} is of another type, or has a value that its enum lacks")
             if self.others == "error":
                 raise ValueError(f"it has the field number {one.field_number} in {path or 'it'}, which the columns lack")
         for field, value in message.ListFields():
-            if field.message_type is not None:
+            if field.message_type is not None and field.number in known:
                 for inner in _messages(field, value):
-                    self._refuse_unknown(inner, f"{path}{field.name}.")
+                    self._refuse_unknown(inner, inner.DESCRIPTOR.fields, f"{path}{field.name}.")
 
 
 def _messages(field: FieldDescriptor, value: Any) -> Iterable[Message]:
@@ -131,7 +129,7 @@ def _one(value: Any, field: FieldDescriptor) -> Any:
             raise ValueError(f"the field {field.name} has the number {value}, which its enum lacks")
         return known.name
     if field.message_type is None:
-        return Decimal(value) if field.type in _UNSIGNED_64 else value
+        return value
     if field.message_type.full_name == TIMESTAMP:
         return _microseconds(value, field)
     if field.message_type.full_name in WRAPPERS:

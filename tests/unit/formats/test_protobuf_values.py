@@ -156,6 +156,14 @@ def test_the_message_is_the_only_one_that_no_other_contains_wherever_it_stands(s
     assert "it is another message of its schema than shop.Order" in rows[1]
 
 
+def test_a_message_that_only_a_nested_one_contains_is_not_the_main_one(served: Registry) -> None:
+    file = file_of({"Place": PLACE, "Order": {"id": (1, "int32")}})
+    nested = file.message_type[1].nested_type.add(name="Line")
+    nested.field.add(name="at", number=1, label=1, type=11, type_name=".shop.Place")
+
+    assert Topic(served, file).columns().names == ["id"]
+
+
 @pytest.mark.parametrize("messages", [{"Order": {"a": (1, "int32")}, "Other": {"a": (1, "int32")}}, {}])
 def test_a_file_of_several_messages_or_of_none_is_refused(served: Registry, messages: Any) -> None:
     with pytest.raises(NeedsChange, match=r"one message that no other one contains, and has (shop\.Order, shop\.Other|none)"):
@@ -199,6 +207,7 @@ def test_older_values_are_read_by_the_newest_schema_and_a_field_that_it_lacks_is
         ("string", "int32", "the field it had another type"),
         ("repeated int32", "int32", "the field it had several values"),
         ("Place", "repeated int32", "the field it had another type"),
+        ("repeated Pair", "map int32", "the field it had another type"),
         ("Wide", "Place", "the field it.x had another type"),
         ("Old", "Color", "the enum of the field it has lost values"),
         ("map int32", "map int64", None),
@@ -209,10 +218,13 @@ def test_older_values_are_read_by_the_newest_schema_and_a_field_that_it_lacks_is
 )
 def test_a_field_whose_older_values_would_be_others_is_refused(served: Registry, then: str, now: str, said: str | None) -> None:
     def file(kind: str) -> FileDescriptorProto:
-        messages = {"Order": {"it": (1, kind), "w": (2, "Wide"), "p": (3, "Place")}, "Place": PLACE, "Wide": {"x": (1, "int64")}}
+        order = {"it": (1, kind), "w": (2, "Wide"), "p": (3, "Place"), "e": (4, "Pair")}
+        pair = {"key": (1, "string"), "value": (2, "int32")}
+        messages = {"Order": order, "Place": PLACE, "Wide": {"x": (1, "int64")}, "Pair": pair}
         return file_of(messages, enums={**COLORS, "Old": ["AMBER", "BLACK"]})
 
     given = {"Place": {"x": 1}, "Wide": {"x": 1}, "Old": "BLACK", "map int32": {"a": 1}, "string": "7", "repeated int32": [1, 2]}
+    given = {**given, "repeated Pair": [{"key": "a", "value": 1}]}
     topic = Topic(served, file(then))
     value = value_of(topic.newest, file(then), {"it": given.get(then, 7)})
     topic.newest = topic.register(file(now))
@@ -223,7 +235,33 @@ def test_a_field_whose_older_values_would_be_others_is_refused(served: Registry,
         assert said in row
     else:
         read = {"map int32": [("a", 1)], "string": b"7", "int32": [7]}.get(then, 7)
-        assert row == {"it": read, "w": None, "p": None}
+        assert row == {"it": read, "w": None, "p": None, "e": None}
+
+
+def test_a_field_that_is_not_asked_for_may_have_become_another(served: Registry) -> None:
+    def file(kind: str) -> FileDescriptorProto:
+        return file_of({"Order": {"id": (1, "int32"), "it": (2, kind), "at": (3, "Place")}, "Place": {"x": (1, kind)}})
+
+    old, new = file("int64"), file("string")
+    topic = Topic(served, old)
+    values = [value_of(topic.newest, old, {"id": 7, "it": 8, "at": {"x": 9}})]
+    topic.newest = topic.register(new)
+    values += [value_of(topic.newest, old, {"id": 7, "it": 8, "at": {"x": 9}})]  # says the new schema and is of the old one
+
+    assert topic.rows(values, ["id"]) == [{"id": 7}, {"id": 7}]
+    assert ["the field it " in row for row in topic.rows(values, ["id", "it"])] == [True, True]
+    assert ["the field at.x " in row for row in topic.rows(values, ["at"])] == [True, True]
+
+
+def test_a_message_that_its_file_has_no_more_by_its_name_is_refused(served: Registry) -> None:
+    old = file_of({"Purchase": {"id": (1, "int32")}})
+    topic = Topic(served, old)
+    value = value_of(topic.newest, old, {"id": 7}, message="Purchase")
+    topic.newest = topic.register(file_of({"Order": {"id": (1, "int32")}}))
+
+    (row,) = topic.rows([value])
+
+    assert "it has no message shop.Order, which the newest schema has" in row
 
 
 @pytest.mark.parametrize(

@@ -169,10 +169,11 @@ def _one(field: FieldDescriptor, path: str, depth: int) -> pa.DataType:
     return pa.struct([(one.name, _type_of(one, f"{path}.{one.name}", depth + 1)) for one in field.message_type.fields])
 
 
-def find_change(
-    then: Descriptor, now: Iterable[FieldDescriptor], path: str = "", seen: frozenset[tuple[str, str]] = frozenset()
-) -> str | None:
-    """Say in which of these fields, read as it is now, values of an older message would be others; None if in none."""
+def find_change(then: Descriptor, now: Iterable[FieldDescriptor], path: str = "") -> str | None:
+    """Say in which of these fields, read as it is now, values of an older message would be others; None if in none.
+
+    `now`: fields that have columns, so that no message among them contains itself.
+    """
     for field in now:
         old, name = then.fields_by_number.get(field.number), f"{path}{field.name}"
         if old is None:
@@ -182,10 +183,7 @@ def find_change(
         if is_map(old) != is_map(field) or (old.type != field.type and (old.type, field.type) not in _WIDER):
             return f"the field {name} had another type"
         if field.message_type is not None:
-            pair = (old.message_type.full_name, field.message_type.full_name)
-            if pair not in seen and (
-                found := find_change(old.message_type, field.message_type.fields, f"{name}.", seen | {pair})
-            ):
+            if (found := find_change(old.message_type, field.message_type.fields, f"{name}.")) is not None:
                 return found
         elif field.enum_type is not None and _numbers(old) - _numbers(field):
             return f"the enum of the field {name} has lost values"

@@ -158,6 +158,7 @@ def test_rows_of_a_table_of_version_3_are_overwritten_and_the_new_ones_get_new_i
     ("place", "member", "said"),
     [
         ((), {"encryption-keys": [{"key-id": "k"}]}, "encryption-keys"),
+        ((), {"new": -1}, "new"),
         (("snapshots", 0), {"key-id": "k"}, "snapshots[0].key-id"),
         (("schemas", 0, "fields", 0), {"new": {"a": 1}}, "schemas[0].fields[0].new"),
     ],

@@ -24,9 +24,8 @@ from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.records import PinnedIceberg
 from devtools.rest_catalog import RestCatalog
 from tests.end_to_end.test_added_columns import new_input
-from tests.end_to_end.test_columns_of_changed_rows import run
 from tests.support import vectors
-from tests.support.crashes import Died, Effects
+from tests.support.changed_rows import begin_without, check_that_it_is_set_where_the_write_has_stopped, run, take_with_a_death
 from tests.support.format_3 import on_rest
 from tests.support.iceberg_upserts import DELETE, WAYS, World, rows_of, those
 from tests.support.places import IcebergPlace, LancePlace
@@ -92,6 +91,9 @@ class Pair:
 
     def do(self, what: str, first: int) -> None:
         getattr(self, what)(range(first, first + 5))
+
+    def to_take(self) -> list[int]:
+        return sorted(self.changed)
 
     def check(self) -> None:
         """What was taken by now is in the dataset, each row once: those that are gone from the table, too."""
@@ -175,32 +177,12 @@ def test_random_changes_and_deaths_leave_what_the_model_says(
         take_with_a_death(pair, number, death)
 
 
-def take_with_a_death(pair: Pair, epoch: int, death: tuple[int, bool] | None) -> None:
-    """Run an epoch whose runner may die, and then another one; the steps were called once for each changed row."""
-    changed, called = sorted(pair.changed), []
-    try:
-        run(pair.sink, pair.manifest(epoch), Effects(*death) if death is not None else None)
-        called = [*vectors.CALLED]
-    except Died:
-        called = [*vectors.CALLED]
-        assert isinstance(run(pair.sink, pair.manifest(epoch)).outcome, Finish)
-        called += vectors.CALLED
-    assert sorted(called) == changed
-    pair.check()
-
-
 def test_it_may_be_set_when_the_write_has_stopped_at_a_change(pair: Pair) -> None:
-    assert isinstance(run(pair.sink, pair.manifest(changes="Fail")).outcome, Finish)
-    pair.check()
+    begin_without(pair)
+
     pair.put(range(3))
-    stopped = run(pair.sink, pair.manifest(2, changes="Fail")).outcome
-    assert isinstance(stopped, Stall)
-    assert stopped.reason == reasons.SOURCE_CHANGED
-    assert "source.changes: Upserts" in stopped.message
 
-    assert isinstance(run(pair.sink, pair.manifest(2)).outcome, Finish)
-
-    pair.check()
+    check_that_it_is_set_where_the_write_has_stopped(pair)
 
 
 def test_a_look_finds_what_has_changed_and_no_deletes(tmp_path: Path, rest_catalog: RestCatalog) -> None:

@@ -14,9 +14,9 @@ from checkpoint_control.decision.actions import Finish, Stall
 from checkpoint_protocol import reasons
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from tests.end_to_end.test_added_columns import new_input
-from tests.end_to_end.test_columns_of_changed_rows import ACTS, OTHERS, Model, made, run
+from tests.end_to_end.test_columns_of_changed_rows import ACTS, OTHERS, Model, made
 from tests.support import vectors
-from tests.support.crashes import Died, Effects
+from tests.support.changed_rows import begin_without, check_that_it_is_set_where_the_write_has_stopped, run, take_with_a_death
 from tests.support.places import LancePlace
 from tests.support.writes import SCHEMA, manifest_for
 
@@ -54,7 +54,7 @@ class Pair:
         assert {row["id"]: row["text"] for row in rows} == self.known
         assert len(rows) == len(self.known)
 
-    def changed(self) -> list[int]:
+    def to_take(self) -> list[int]:
         """Return the rows that the next epoch takes."""
         return sorted(number for number, text in self.model.texts.items() if self.known.get(number) != text)
 
@@ -69,7 +69,7 @@ def test_rows_that_have_changed_replace_their_former_values_and_no_others_are_ta
     pair.check()
     for number, what in enumerate(OTHERS):
         pair.model.do(what, number)
-    changed = pair.changed()
+    changed = pair.to_take()
     assert changed
 
     assert isinstance(run(pair.sink, pair.manifest(2)).outcome, Finish)
@@ -94,35 +94,15 @@ def test_random_changes_and_deaths_leave_what_the_model_says(
     for number, (acts, death) in enumerate(epochs, 2):
         for act in acts:
             pair.model.do(*act)
-        changed, called = pair.changed(), []
-        if death is not None:
-            try:
-                run(pair.sink, pair.manifest(number), Effects(*death))
-            except Died:
-                called = [*vectors.CALLED]
-            else:
-                called, death = [*vectors.CALLED], None
-
-        if death is not None or not called:
-            assert isinstance(run(pair.sink, pair.manifest(number)).outcome, Finish)
-            called += vectors.CALLED
-
-        assert sorted(called) == changed
-        pair.check()
+        take_with_a_death(pair, number, death)
 
 
 def test_it_may_be_set_when_the_write_has_stopped_at_a_change(pair: Pair) -> None:
-    assert isinstance(run(pair.sink, pair.manifest(changes="Fail")).outcome, Finish)
-    pair.check()
+    begin_without(pair)
+
     pair.model.do("update", 3)
-    stopped = run(pair.sink, pair.manifest(2, changes="Fail")).outcome
-    assert isinstance(stopped, Stall)
-    assert stopped.reason == reasons.SOURCE_CHANGED
-    assert "source.changes: Upserts" in stopped.message
 
-    assert isinstance(run(pair.sink, pair.manifest(2)).outcome, Finish)
-
-    pair.check()
+    check_that_it_is_set_where_the_write_has_stopped(pair)
 
 
 def test_rows_without_stable_ids_are_refused_with_a_way_out(tmp_path: Path) -> None:

@@ -14,17 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checkpoint_control.decision.actions import Finish, Stall
-from checkpoint_control.loop.reconcile import Round
 from checkpoint_protocol import reasons
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
-from checkpoint_protocol.store.object_store import open_store
 from tests.end_to_end.test_added_columns import new_input
 from tests.support import vectors
-from tests.support.crashes import Died, DyingStore, Effects, dying_sink
-from tests.support.direct_drivers import DirectDrivers
+from tests.support.changed_rows import run
+from tests.support.crashes import Died, Effects
 from tests.support.places import LancePlace, on_disk
 from tests.support.vectors import make_dataset, rows_in
-from tests.support.writes import drive, manifest_for, reconciler_for, rows_of
+from tests.support.writes import manifest_for, rows_of
 
 SHOWN = "replace"
 #: What strangers do to the dataset.
@@ -58,19 +56,6 @@ def manifest_of(place: LancePlace, epoch: int = 1, **more: Any) -> CheckpointedW
         runNonce=str(epoch),
         **more,
     )
-
-
-def run(place: LancePlace, manifest: CheckpointedWrite, effects: Effects | None = None) -> Round:
-    """Run to the end. What dies of an effect leaves a driver behind, which ends."""
-    vectors.CALLED.clear()
-    store = open_store(place.checkpoint_uri, place.settings)
-    effects = effects or Effects()
-    drivers, sink = DirectDrivers(store, place.settings), dying_sink(manifest, place.settings, effects)
-    try:
-        return drive(reconciler_for(manifest, place, drivers, DyingStore(store, effects), sink))
-    except Died:
-        drivers.finish()
-        raise
 
 
 class Model:

@@ -64,8 +64,8 @@ def _missing(said: Any, kept: Any, path: str) -> str | None:
             if name in kept:
                 if (found := _missing(value, kept[name], below)) is not None:
                     return found
-            # Empty ones say nothing; -1 is a snapshot that there is not.
-            elif value not in (None, -1, [], {}):
+            # Empty ones say nothing, and -1 that there is no current snapshot.
+            elif value not in (None, [], {}) and (below, value) != ("current-snapshot-id", -1):
                 return below
     elif isinstance(said, list) and isinstance(kept, list):
         if len(said) != len(kept):

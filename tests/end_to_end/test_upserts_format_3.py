@@ -133,9 +133,7 @@ class InSqlCatalog(Model):
 def test_any_history_of_upserts_in_a_catalog_whose_metadata_files_we_write_is_read_by_spark_as_the_model_says(
     spark: Spark, tmp_path: Path, way: str
 ) -> None:
-    disk, chance = on_disk(tmp_path, "iceberg"), random.Random(3)
-    assert isinstance(disk, IcebergPlace)
-    place = Format3Place(disk.folder, disk.settings, disk.checkpoint_uri, disk.base_uri, name=disk.name)
+    place, chance = in_sql_catalog(tmp_path), random.Random(3)
     model, world = InSqlCatalog(spark, place, chance), World(place, tmp_path / "input", {"write.merge.mode": way})
     spark.rows(f"CREATE NAMESPACE r.{place.name.split('.')[0]}")
     world.create()
@@ -150,6 +148,40 @@ def test_any_history_of_upserts_in_a_catalog_whose_metadata_files_we_write_is_re
         kind = chance.choice([*SINKS])
         model.upsert(world, kind, f"ours {step}", meanwhile=False)
         model.check((step, kind))
+
+
+def in_sql_catalog(folder: Path) -> Format3Place:
+    disk = on_disk(folder, "iceberg")
+    assert isinstance(disk, IcebergPlace)
+    return Format3Place(disk.folder, disk.settings, disk.checkpoint_uri, disk.base_uri, name=disk.name)
+
+
+def test_a_table_that_spark_has_changed_in_many_ways_moves_to_such_a_catalog_and_is_read_by_spark_as_the_model_says(
+    spark: Spark, rest_catalog: RestCatalog, tmp_path: Path
+) -> None:
+    before = Model(spark, on_rest(tmp_path / "rest", rest_catalog), random.Random(5))
+    spark.rows(f"CREATE NAMESPACE r.{before.place.name.split('.')[0]}")
+    spark.rows(
+        f"CREATE TABLE {before.table} (id bigint, text string) USING iceberg PARTITIONED BY (bucket(2, id)) TBLPROPERTIES "
+        "('format-version' = '3', 'write.delete.mode' = 'merge-on-read')"
+    )
+    before.insert_by_spark()
+    before.insert_by_spark()
+    before.delete_by_spark()
+    spark.rows(f"ALTER TABLE {before.table} WRITE ORDERED BY id")
+    spark.rows(f"ALTER TABLE {before.table} ADD PARTITION FIELD truncate(2, text)")
+    spark.rows(f"ALTER TABLE {before.table} CREATE BRANCH other")
+    spark.rows(f"CALL r.system.compute_table_stats(table => '{before.place.name}')")
+    before.insert_by_spark()
+    before.check("before")
+    place = in_sql_catalog(tmp_path / "sql")
+    place.opened().create_namespace(place.name.split(".")[0])
+    place.opened().register_table(place.name, before.place.table().metadata_location)
+    model, world = InSqlCatalog(spark, place, before.chance, before.rows, before.lineage), World(place, tmp_path / "input")
+
+    for kind in SINKS:
+        model.upsert(world, kind, f"ours {kind}", meanwhile=False)
+        model.check(kind)
 
 
 @pytest.mark.parametrize("way", WAYS)

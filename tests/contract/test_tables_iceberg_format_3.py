@@ -20,6 +20,7 @@ from pyiceberg.transforms import (
     HourTransform,
 )
 
+from checkpoint_commit.catalogs.format_3 import find_unknown
 from checkpoint_commit.catalogs.source_tables import load_source
 from checkpoint_commit.changes import StagedChange
 from checkpoint_commit.outcomes import Landed, Refused
@@ -186,6 +187,20 @@ def test_a_table_whose_metadata_would_lose_something_is_refused_and_taken_withou
     point_at(world.place, right)
     world.commit(2)
     assert world.ids() == [2, 1_000_000]
+
+
+def test_a_list_that_lost_a_member_on_the_way_is_named(tmp_path: Path) -> None:
+    place = on_disk(tmp_path, "iceberg")
+    assert isinstance(place, IcebergPlace)
+    world = RealWorld(place)
+    world.create(FLAT)
+    world.append_as_stranger()
+    upgrade_by_hand(place)
+    table = place.table()
+    fewer = table.metadata.model_copy(update={"snapshots": []})
+
+    assert find_unknown(fewer, table.io.new_input(table.metadata_location)) == "snapshots"
+    assert find_unknown(table.metadata, table.io.new_input(table.metadata_location)) is None
 
 
 @pytest.mark.parametrize("kind", ["unknown", "geography"])

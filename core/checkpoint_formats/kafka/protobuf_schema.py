@@ -35,6 +35,8 @@ _WELL_KNOWN: Final = (
     *(any_pb2, descriptor_pb2, duration_pb2, empty_pb2, field_mask_pb2, source_context_pb2, struct_pb2, timestamp_pb2),
     *(wrappers_pb2, type_pb2, api_pb2),  # the last two import others of these
 )
+#: Messages of this package are values of their own kinds.
+_OWN: Final = "google.protobuf."
 TIMESTAMP: Final = "google.protobuf.Timestamp"
 #: Messages of one field that stand for a scalar that may be absent.
 WRAPPERS: Final = frozenset(
@@ -61,13 +63,12 @@ _SCALARS: Final[Mapping[int, pa.DataType]] = {
     _F.TYPE_BYTES: pa.binary(),
     _F.TYPE_ENUM: pa.string(),
 }
-#: What older values have on the wire is read as the type of now with no other value.
-_WIDER: Final = {
-    (_F.TYPE_INT32, _F.TYPE_INT64),
-    (_F.TYPE_UINT32, _F.TYPE_UINT64),
-    (_F.TYPE_UINT32, _F.TYPE_INT64),
-    (_F.TYPE_SINT32, _F.TYPE_SINT64),
-    (_F.TYPE_STRING, _F.TYPE_BYTES),
+#: Columns that can have each value of a column.
+_WIDER: Final[Mapping[pa.DataType, Sequence[pa.DataType]]] = {
+    pa.int32(): (pa.int64(), pa.decimal128(20, 0)),
+    pa.int64(): (pa.decimal128(20, 0),),
+    pa.float32(): (pa.float64(),),
+    pa.string(): (pa.binary(),),
 }
 
 
@@ -160,7 +161,7 @@ def _one(field: FieldDescriptor, path: str, depth: int) -> pa.DataType:
         return pa.timestamp("us", "UTC")
     if name in WRAPPERS:
         return _SCALARS[field.message_type.fields[0].type]
-    if name.startswith("google.protobuf."):
+    if name.startswith(_OWN):
         raise NoColumn(f"{path}: a {name} has no column")
     if depth >= _DEEPEST:
         raise NoColumn(f"{path}: it is more than {_DEEPEST} levels deep, or contains itself")
@@ -170,7 +171,7 @@ def _one(field: FieldDescriptor, path: str, depth: int) -> pa.DataType:
 
 
 def find_change(then: Descriptor, now: Iterable[FieldDescriptor], path: str = "") -> str | None:
-    """Say in which of these fields, read as it is now, values of an older message would be others; None if in none.
+    """Say of which of these fields an older message may have values that are none of now; None if of none.
 
     `now`: fields that have columns, so that no message among them contains itself.
     """
@@ -180,14 +181,26 @@ def find_change(then: Descriptor, now: Iterable[FieldDescriptor], path: str = ""
             continue
         if is_repeated(old) and not is_repeated(field):
             return f"the field {name} had several values"
-        if is_map(old) != is_map(field) or (old.type != field.type and (old.type, field.type) not in _WIDER):
+        if is_map(old) != is_map(field) or not _takes_values(old, field):
             return f"the field {name} had another type"
         if field.message_type is not None:
+            names = {old.message_type.full_name, field.message_type.full_name}
+            if len(names) > 1 and any(name.startswith(_OWN) for name in names):
+                return f"the field {name} had another type"
             if (found := find_change(old.message_type, field.message_type.fields, f"{name}.")) is not None:
                 return found
         elif field.enum_type is not None and _numbers(old) - _numbers(field):
             return f"the enum of the field {name} has lost values"
     return None
+
+
+def _takes_values(old: FieldDescriptor, now: FieldDescriptor) -> bool:
+    if old.type == now.type:
+        return True
+    if _F.TYPE_ENUM in (old.type, now.type) or not {old.type, now.type} <= _SCALARS.keys():
+        return False
+    before, after = _SCALARS[old.type], _SCALARS[now.type]
+    return before == after or after in _WIDER.get(before, ())
 
 
 def _numbers(field: FieldDescriptor) -> set[Any]:

@@ -1,7 +1,8 @@
 """Values in Protobuf with the ids of their schemas (Confluent's wire format).
 
-Values are read by the newest schema, by the numbers of fields. An older one tells which message a value is, and whether one of
-its fields would be another value now. A registry is asked for schemas as descriptors, so that no text of Protobuf is parsed here.
+A value is read by its own schema, and its fields go to those of the newest one by their numbers. So a field that was absent
+stays so, and one that had its default keeps it, where the newest schema says otherwise. A registry is asked for schemas as
+descriptors, so that no text of Protobuf is parsed here.
 
 Source of the rules: Confluent's wire format (message indexes); the Protobuf language guide (presence, defaults, unknown fields).
 """
@@ -58,7 +59,7 @@ class Protobuf:
         fields = [root.fields_by_name[name] for name in names if name in root.fields_by_name]
         if (change := find_change(written[number], fields)) is not None:
             raise ValueError(change)
-        return _Decoder(GetMessageClass(root), number, fields, others).row
+        return _Decoder(GetMessageClass(written[number]), number, fields, others).row
 
     def _messages(self, schema_id: int) -> list[Descriptor]:
         found = self.registry.by_id(schema_id, "PROTOBUF")
@@ -67,7 +68,7 @@ class Protobuf:
 
 @dataclass(frozen=True, slots=True)
 class _Decoder:
-    """Reads values that are messages of this number in their file."""
+    """Reads values that are messages of this number in their file. `fields`: those of the newest schema that are asked for."""
 
     message: type[Message]
     number: int
@@ -83,8 +84,8 @@ class _Decoder:
             raise ValueError("it is no message of this schema") from error
         if missing := message.FindInitializationErrors():
             raise ValueError(f"it lacks the required field {missing[0]}")
-        self._refuse_unknown(message, self.fields, "")
-        return {field.name: _value(message, field) for field in self.fields}
+        self._refuse_others(message, self.fields, "")
+        return _values(message, self.fields)
 
     def _without_number(self, payload: bytes) -> bytes:
         for start in _NUMBERS_OF_FIRST if self.number == 0 else (b"\x02" + _zigzag(self.number),):
@@ -92,18 +93,25 @@ class _Decoder:
                 return payload[len(start) :]
         raise ValueError(f"it is another message of its schema than {self.message.DESCRIPTOR.full_name}")
 
-    def _refuse_unknown(self, message: Message, fields: Iterable[FieldDescriptor], path: str) -> None:
-        """A field that is asked for and comes as one of another kind is refused in any case: it would read as absent."""
-        known = {field.number: field for field in fields}
+    def _refuse_others(self, message: Message, fields: Iterable[FieldDescriptor], path: str) -> None:
+        """A field that is asked for and is not as its schema says is refused in any case: it would read as absent."""
+        asked = {field.number: field for field in fields}
         for one in UnknownFieldSet(message):
-            if (field := known.get(one.field_number)) is not None:
-                raise ValueError(f"the field {path}{field.name} is of another type, or has a value that its enum lacks")
+            if (field := asked.get(one.field_number)) is not None:
+                raise ValueError(f"the field {path}{field.name} is not of its schema's type, or has a value that its enum lacks")
             if self.others == "error":
-                raise ValueError(f"it has the field number {one.field_number} in {path or 'it'}, which the columns lack")
+                raise ValueError(f"it has the field number {one.field_number} in {path or 'it'}, which its schema lacks")
         for field, value in message.ListFields():
-            if field.message_type is not None and field.number in known:
+            if (now := asked.get(field.number)) is None:
+                if self.others == "error":
+                    raise ValueError(f"it has the field {path}{field.name}, which the columns lack")
+            elif field.message_type is not None:
                 for inner in _messages(field, value):
-                    self._refuse_unknown(inner, inner.DESCRIPTOR.fields, f"{path}{field.name}.")
+                    self._refuse_others(inner, _type_of_values(now).fields, f"{path}{field.name}.")
+
+
+def _type_of_values(field: FieldDescriptor) -> Descriptor:
+    return field.message_type.fields_by_name["value"].message_type if is_map(field) else field.message_type
 
 
 def _messages(field: FieldDescriptor, value: Any) -> Iterable[Message]:
@@ -112,29 +120,40 @@ def _messages(field: FieldDescriptor, value: Any) -> Iterable[Message]:
     return value if is_repeated(field) else (value,)
 
 
-def _value(message: Message, field: FieldDescriptor) -> Any:
-    if field.has_presence and not message.HasField(field.name):
-        return None
-    value = getattr(message, field.name)
-    if is_map(field):
-        of_value = field.message_type.fields_by_name["value"]
-        return [(key, _one(value[key], of_value)) for key in value]
-    return [_one(each, field) for each in value] if is_repeated(field) else _one(value, field)
+def _values(message: Message, fields: Iterable[FieldDescriptor]) -> dict[str, Any]:
+    return {field.name: _value(message, field) for field in fields}
 
 
-def _one(value: Any, field: FieldDescriptor) -> Any:
+def _value(message: Message, now: FieldDescriptor) -> Any:
+    """Return the value that a message has for a field of the newest schema."""
+    then = message.DESCRIPTOR.fields_by_number.get(now.number)
+    if then is None:
+        return _value(GetMessageClass(now.containing_type)(), now)
+    value = getattr(message, then.name)
+    if is_map(then):
+        inner = then.message_type.fields_by_name["value"], now.message_type.fields_by_name["value"]
+        return [(key, _one(value[key], *inner)) for key in value]
+    if is_repeated(then):
+        return [_one(each, then, now) for each in value]
+    is_absent = then.has_presence and not message.HasField(then.name)
+    if is_repeated(now):
+        return [] if is_absent else [_one(value, then, now)]
+    return None if is_absent else _one(value, then, now)
+
+
+def _one(value: Any, then: FieldDescriptor, now: FieldDescriptor) -> Any:
     """Return one value of a field as an Arrow array of its column's type takes it."""
-    if field.enum_type is not None:
-        if (known := field.enum_type.values_by_number.get(value)) is None:
-            raise ValueError(f"the field {field.name} has the number {value}, which its enum lacks")
+    if then.enum_type is not None:
+        if (known := then.enum_type.values_by_number.get(value)) is None:
+            raise ValueError(f"the field {then.name} has the number {value}, which its enum lacks")
         return known.name
-    if field.message_type is None:
-        return value
-    if field.message_type.full_name == TIMESTAMP:
-        return _microseconds(value, field)
-    if field.message_type.full_name in WRAPPERS:
-        return _one(value.value, field.message_type.fields[0])
-    return {one.name: _value(value, one) for one in field.message_type.fields}
+    if then.message_type is None:
+        return value.encode() if now.type == FieldDescriptor.TYPE_BYTES and isinstance(value, str) else value
+    if now.message_type.full_name == TIMESTAMP:
+        return _microseconds(value, now)
+    if now.message_type.full_name in WRAPPERS:
+        return value.value
+    return _values(value, now.message_type.fields)
 
 
 def _microseconds(value: Any, field: FieldDescriptor) -> int:

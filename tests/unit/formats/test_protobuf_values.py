@@ -195,7 +195,7 @@ def test_older_values_are_read_by_the_newest_schema_and_a_field_that_it_lacks_is
     rows = topic.rows(values)
 
     assert rows[0] == {"key": -7, "more": None}
-    assert "it has the field number 2" in rows[1]
+    assert "it has the field gone, which the columns lack" in rows[1]
     assert topic.rows(values, ["key"]) == [{"key": -7}, {"key": 8}]
 
 
@@ -203,7 +203,10 @@ def test_older_values_are_read_by_the_newest_schema_and_a_field_that_it_lacks_is
     ("then", "now", "said"),
     [
         ("int64", "int32", "the field it had another type"),
-        ("sint32", "int32", "the field it had another type"),
+        ("Color", "string", "the field it had another type"),
+        ("Wide", ".google.protobuf.Int64Value", "the field it had another type"),
+        (".google.protobuf.Int64Value", "Wide", "the field it had another type"),
+        ("sint32", "int32", None),
         ("string", "int32", "the field it had another type"),
         ("repeated int32", "int32", "the field it had several values"),
         ("Place", "repeated int32", "the field it had another type"),
@@ -221,9 +224,18 @@ def test_a_field_whose_older_values_would_be_others_is_refused(served: Registry,
         order = {"it": (1, kind), "w": (2, "Wide"), "p": (3, "Place"), "e": (4, "Pair")}
         pair = {"key": (1, "string"), "value": (2, "int32")}
         messages = {"Order": order, "Place": PLACE, "Wide": {"x": (1, "int64")}, "Pair": pair}
-        return file_of(messages, enums={**COLORS, "Old": ["AMBER", "BLACK"]})
+        imports = ["google/protobuf/wrappers.proto"]
+        return file_of(messages, imports=imports, enums={**COLORS, "Old": ["AMBER", "BLACK"]})
 
-    given = {"Place": {"x": 1}, "Wide": {"x": 1}, "Old": "BLACK", "map int32": {"a": 1}, "string": "7", "repeated int32": [1, 2]}
+    given = {
+        "Place": {"x": 1},
+        "Color": "BLUE",
+        "Wide": {"x": 1},
+        "Old": "BLACK",
+        "map int32": {"a": 1},
+        "string": "7",
+        "repeated int32": [1, 2],
+    }
     given = {**given, "repeated Pair": [{"key": "a", "value": 1}]}
     topic = Topic(served, file(then))
     value = value_of(topic.newest, file(then), {"it": given.get(then, 7)})
@@ -265,15 +277,43 @@ def test_a_message_that_its_file_has_no_more_by_its_name_is_refused(served: Regi
 
 
 @pytest.mark.parametrize(
+    ("then", "given", "now", "read"),
+    [
+        ("optional int32", None, "int32", None),
+        ("optional int32", 0, "int32", 0),
+        ("int32", 0, "optional int32", 0),
+        ("string", "", "optional string", ""),
+        ("Color", "RED", "optional Color", "RED"),
+        ("int32", 0, "repeated int32", [0]),
+        ("optional int32", None, "repeated int32", []),
+        ("Place", None, "repeated Place", []),
+    ],
+)
+def test_a_field_that_was_absent_stays_so_and_one_that_had_its_default_keeps_it(
+    served: Registry, then: str, given: Any, now: str, read: Any
+) -> None:
+    def file(kind: str) -> FileDescriptorProto:
+        return file_of(
+            {"Order": {"in": (2, "Line")}, "Line": {"it": (1, kind), "at": (2, "Place")}, "Place": PLACE}, enums=COLORS
+        )
+
+    topic = Topic(served, file(then))
+    value = value_of(topic.newest, file(then), {"in": {} if given is None else {"it": given}})
+    topic.newest = topic.register(file(now))
+
+    assert topic.rows([value]) == [{"in": {"it": read, "at": None}}]
+
+
+@pytest.mark.parametrize(
     ("broken", "said"),
     [
         (b"\x08", "it is no message of this schema"),
-        (b"\x0a\x01x", "the field id is of another type"),
+        (b"\x0a\x01x", "the field id is not of its schema's type"),
         (b"\x12\x02\xff\xfe", "it is no message of this schema"),
         (b"\x18\x07", "the field color has the number 7, which its enum lacks"),
         (b"\x22\x03\x10\xe8\x07", None),
         (b"\x22\x02\x10\x01", "has 1 nanoseconds"),
-        (b"\x2a\x02\x78\x01", "it has the field number 15 in place., which the columns lack"),
+        (b"\x2a\x02\x78\x01", "it has the field number 15 in place., which its schema lacks"),
     ],
 )
 def test_a_value_that_is_broken_or_says_more_than_its_columns_is_refused(

@@ -132,7 +132,8 @@ def _value(message: Message, now: FieldDescriptor) -> Any:
     value = getattr(message, then.name)
     if is_map(then):
         inner = then.message_type.fields_by_name["value"], now.message_type.fields_by_name["value"]
-        return [(key, _one(value[key], *inner)) for key in value]
+        # Their order is another one in each process.
+        return [(key, _one(value[key], *inner)) for key in sorted(value)]
     if is_repeated(then):
         return [_one(each, then, now) for each in value]
     is_absent = then.has_presence and not message.HasField(then.name)

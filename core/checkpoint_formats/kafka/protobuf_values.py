@@ -149,7 +149,7 @@ def _one(value: Any, then: FieldDescriptor, now: FieldDescriptor) -> Any:
             raise ValueError(f"the field {then.name} has the number {value}, which its enum lacks")
         return known.name
     if then.message_type is None:
-        return value.encode() if now.type == FieldDescriptor.TYPE_BYTES and isinstance(value, str) else value
+        return value
     if now.message_type.full_name == TIMESTAMP:
         return _microseconds(value, now)
     if now.message_type.full_name in WRAPPERS:

@@ -24,7 +24,7 @@ LIBRARIES: Final = frozenset(
     {
         *("adbc_driver_duckdb", "aiolimiter", "annotated_types", "anyio", "cachetools", "cel_expr_python", "certifi"),
         *("charset_normalizer", "click", "confluent_kafka", "dateutil", "duckdb", "fastavro", "fb303"),
-        *("fsspec", "hive_metastore", "idna", "lance"),
+        *("fsspec", "google", "hive_metastore", "idna", "lance"),
         *("lance_namespace", "lance_namespace_urllib3_client", "markdown_it", "mdurl", "mmh3", "numpy", "obstore", "pandas"),
         *("py4j", "pyarrow", "pydantic", "pydantic_core", "pygments", "pyiceberg", "pyiceberg_core", "pyparsing", "pyroaring"),
         *("pyspark", "pytz", "requests", "rich", "six", "strictyaml", "tenacity", "typing_extensions", "typing_inspection"),

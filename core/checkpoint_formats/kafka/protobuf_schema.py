@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from google.protobuf import (
@@ -184,13 +184,11 @@ def find_change(then: Descriptor, now: Iterable[FieldDescriptor], path: str = ""
         if is_map(old) != is_map(field) or not _takes_values(old, field):
             return f"the field {name} had another type"
         if field.message_type is not None:
-            names = {old.message_type.full_name, field.message_type.full_name}
-            if len(names) > 1 and any(name.startswith(_OWN) for name in names):
+            kinds = {old.message_type.full_name, field.message_type.full_name}
+            if len(kinds) > 1 and any(kind.startswith(_OWN) for kind in kinds):
                 return f"the field {name} had another type"
             if (found := find_change(old.message_type, field.message_type.fields, f"{name}.")) is not None:
                 return found
-        elif field.enum_type is not None and _numbers(old) - _numbers(field):
-            return f"the enum of the field {name} has lost values"
     return None
 
 
@@ -201,7 +199,3 @@ def _takes_values(old: FieldDescriptor, now: FieldDescriptor) -> bool:
         return False
     before, after = _SCALARS[old.type], _SCALARS[now.type]
     return before == after or after in _WIDER.get(before, ())
-
-
-def _numbers(field: FieldDescriptor) -> set[Any]:
-    return {(value.name, value.number) for value in field.enum_type.values}

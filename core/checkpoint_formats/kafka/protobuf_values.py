@@ -147,6 +147,8 @@ def _one(value: Any, then: FieldDescriptor, now: FieldDescriptor) -> Any:
     if then.enum_type is not None:
         if (known := then.enum_type.values_by_number.get(value)) is None:
             raise ValueError(f"the field {then.name} has the number {value}, which its enum lacks")
+        if known.name not in now.enum_type.values_by_name:
+            raise ValueError(f"the field {now.name} has the value {known.name}, which the newest schema lacks")
         return known.name
     if then.message_type is None:
         return value

@@ -216,7 +216,7 @@ def test_older_values_are_read_by_the_newest_schema_and_a_field_that_it_lacks_is
         ("Place", "repeated int32", "the field it had another type"),
         ("repeated Pair", "map int32", "the field it had another type"),
         ("Wide", "Place", "the field it.x had another type"),
-        ("Old", "Color", "the enum of the field it has lost values"),
+        ("Old", "Color", "the field it has the value BLACK, which the newest schema lacks"),
         ("map int32", "map int64", None),
         ("uint32", "int64", None),
         ("string", "bytes", None),
@@ -252,6 +252,20 @@ def test_a_field_whose_older_values_would_be_others_is_refused(served: Registry,
     else:
         read = {"map int32": [("a", 1)], "string": b"7", "int32": [7]}.get(then, 7)
         assert row == {"it": read, "w": None, "p": None, "e": None}
+
+
+def test_a_value_of_an_enum_keeps_its_name_where_it_got_another_number_and_is_refused_where_it_is_gone(served: Registry) -> None:
+    old, new = (
+        file_of({"Order": {"it": (1, "Color")}}, enums={"Color": each}) for each in (["BLUE", "RED", "BLACK"], ["RED", "BLUE"])
+    )
+    topic = Topic(served, old)
+    values = [value_of(topic.newest, old, {"it": name}) for name in ("BLUE", "RED", "BLACK")]
+    topic.newest = topic.register(new)
+
+    first, second, third = topic.rows(values)
+
+    assert (first, second) == ({"it": "BLUE"}, {"it": "RED"})
+    assert "the field it has the value BLACK, which the newest schema lacks" in third
 
 
 def test_a_field_that_is_not_asked_for_may_have_become_another(served: Registry) -> None:

@@ -17,7 +17,8 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 from fastavro import schemaless_reader
 
-from checkpoint_formats.kafka.avro_schema import AvroSchema, Field, NoColumn, Node, below, columns_of, refuse_no_record, type_of
+from checkpoint_formats.kafka.avro_schema import AvroSchema, Field, Node, below, columns_of, refuse_no_record, type_of
+from checkpoint_formats.kafka.no_column import NoColumn
 
 _Conversion = Callable[[Any], Any]
 #: As many of its units a day has.

@@ -11,11 +11,9 @@ import pyarrow as pa
 from fastavro import parse_schema
 from fastavro.schema import SchemaParseException, UnknownType
 
-#: Deeper ones are refused, before anything recurses into them without end.
-_DEEPEST: Final = 32
+from checkpoint_formats.kafka.no_column import DEEPEST, NoColumn, refuse_too_many
+
 _PRIMITIVE: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
-#: A type that is named is counted at each place that refers to it.
-_MOST_TYPES: Final = 10_000
 _MOST_DIGITS: Final = 38
 
 #: The types that values of logical types have exactly, by the type that they are written in.
@@ -43,10 +41,6 @@ _PLAIN: Final[Mapping[str, pa.DataType]] = {
     "string": pa.string(),
     "enum": pa.string(),
 }
-
-
-class NoColumn(ValueError):
-    """A schema, or a part of one, whose values no column can have; the message begins with its path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +95,7 @@ def parse(text: str, references: Sequence[str] = ()) -> AvroSchema:
     except (SchemaParseException, UnknownType) as error:
         raise NoColumn(f"the schema is no Avro schema: {error}") from error
     except RecursionError as error:
-        raise NoColumn(f"the schema is more than {_DEEPEST} levels deep") from error
+        raise NoColumn(f"the schema is more than {DEEPEST} levels deep") from error
     except (KeyError, TypeError, AttributeError) as error:
         raise NoColumn(f"the schema is no Avro schema: {type(error).__name__}: {error}") from error
 
@@ -133,10 +127,9 @@ class _Parsing:
 
     def node(self, part: Any, path: str, within: tuple[str, ...]) -> Node:
         self._types += 1
-        if self._types > _MOST_TYPES:
-            raise NoColumn(f"{path}: the schema is made of more than {_MOST_TYPES:,} types")
-        if len(within) > _DEEPEST:
-            raise NoColumn(f"{path}: the schema is more than {_DEEPEST} levels deep")
+        refuse_too_many(self._types, path)
+        if len(within) > DEEPEST:
+            raise NoColumn(f"{path}: the schema is more than {DEEPEST} levels deep")
         if isinstance(part, str):
             if part in _PRIMITIVE:
                 return Node(part)

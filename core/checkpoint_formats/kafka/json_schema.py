@@ -14,8 +14,8 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-#: Deeper ones are refused, before anything recurses into them without end.
-_DEEPEST: Final = 32
+from checkpoint_formats.kafka.no_column import DEEPEST, NoColumn, refuse_too_many
+
 _KINDS: Final = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null", list: "array"}
 _WAY_OUT: Final = "name a type that holds all of them by source.kafka.types (string holds any value, as its JSON text)"
 _PLAIN: Final[Mapping[str, pa.DataType]] = {
@@ -26,23 +26,19 @@ _PLAIN: Final[Mapping[str, pa.DataType]] = {
 }
 
 
-class NoColumns(ValueError):
-    """A schema, or a part of one, whose values no column can have; the message begins with its path."""
-
-
 def columns_of(
     text: str, references: Mapping[str, str], given: Mapping[str, pa.DataType], chosen: Collection[str] | None = None
 ) -> tuple[pa.Schema, tuple[str, ...]]:
     """Return the columns of a schema, or those that are chosen, and the names of all its properties.
 
     `references`: the texts that it refers to, by their names. `given`: the types of some columns, which count in any case.
-    NoColumns if it is no schema of objects with properties, or a property has no type; ValueError if it is no JSON.
+    NoColumn if it is no schema of objects with properties, or a property has no type; ValueError if it is no JSON.
     """
     try:
         documents = {name: json.loads(each) for name, each in {**references, "": text}.items()}
         return _Parsing(documents).columns(given, chosen)
     except RecursionError as error:
-        raise NoColumns(f"the schema is more than {_DEEPEST} levels deep") from error
+        raise NoColumn(f"the schema is more than {DEEPEST} levels deep") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +54,16 @@ class _At:
         return _At(node, self.document, f"{self.path}.{name}".strip(".") if name else self.path, self.depth + 1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Parsing:
     documents: Mapping[str, Any]
+    _types: int = 0
 
     def columns(self, given: Mapping[str, pa.DataType], chosen: Collection[str] | None) -> tuple[pa.Schema, tuple[str, ...]]:
         root = self._resolved(_At(self.documents[""], "", ""))
         properties = self._properties(root)
         if not properties:
-            raise NoColumns("the schema is not one of objects with properties, which would be the columns")
+            raise NoColumn("the schema is not one of objects with properties, which would be the columns")
         asked = [name for name in properties if chosen is None or name in chosen]
         fields = [(name, given[name] if name in given else self._column(root.below(properties[name], name))) for name in asked]
         return pa.schema(fields), tuple(properties)
@@ -75,29 +72,31 @@ class _Parsing:
         try:
             return self._type_of(at)
         except RecursionError as error:
-            raise NoColumns(f"{at.path}: it is more than {_DEEPEST} levels deep, or refers to itself; {_WAY_OUT}") from error
+            raise NoColumn(f"{at.path}: it is more than {DEEPEST} levels deep, or refers to itself; {_WAY_OUT}") from error
 
     def _properties(self, at: _At) -> Mapping[str, Any]:
         properties = at.node.get("properties", {})
         if not isinstance(properties, dict):
-            raise NoColumns(f"{at.path}: its properties are no object")
+            raise NoColumn(f"{at.path}: its properties are no object")
         return properties
 
     def _resolved(self, at: _At) -> _At:
         """Return what a part refers to, or the only one of the alternatives that is not null."""
-        if at.depth > _DEEPEST:
+        self._types += 1
+        refuse_too_many(self._types, at.path)
+        if at.depth > DEEPEST:
             raise RecursionError
         if not isinstance(at.node, dict):
             if at.node is True:
                 return _At({}, at.document, at.path, at.depth)
-            raise NoColumns(f"{at.path}: a schema is expected, and {json.dumps(at.node):.100} is none".strip(": "))
+            raise NoColumn(f"{at.path}: a schema is expected, and {json.dumps(at.node):.100} is none".strip(": "))
         if (reference := at.node.get("$ref")) is not None:
             return self._resolved(self._referred(at, reference))
         for word in ("allOf", "anyOf", "oneOf"):
             if (alternatives := at.node.get(word)) is None:
                 continue
             if not isinstance(alternatives, list):
-                raise NoColumns(f"{at.path}: its {word} is no list".strip(": "))
+                raise NoColumn(f"{at.path}: its {word} is no list".strip(": "))
             if (found := self._of_alternatives(at, [self._resolved(at.below(each)) for each in alternatives], word)) is not None:
                 return found
         return at
@@ -119,11 +118,11 @@ class _Parsing:
         name, _, pointer = reference.partition("#") if isinstance(reference, str) else ("", "", None)
         document = name or at.document
         if pointer is None or document not in self.documents or (pointer and not pointer.startswith("/")):
-            raise NoColumns(f"{at.path}: it refers to {json.dumps(reference):.200}, which is not there".strip(": "))
+            raise NoColumn(f"{at.path}: it refers to {json.dumps(reference):.200}, which is not there".strip(": "))
         node = self.documents[document]
         for key in (unquote(part).replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]):
             if not isinstance(node, dict) or key not in node:
-                raise NoColumns(f"{at.path}: it refers to {reference!r:.200}, which is not there".strip(": "))
+                raise NoColumn(f"{at.path}: it refers to {reference!r:.200}, which is not there".strip(": "))
             node = node[key]
         return _At(node, document, at.path, at.depth + 1)
 
@@ -139,7 +138,7 @@ class _Parsing:
             case ["array"] if isinstance(at.node.get("items"), dict):
                 return pa.list_(self._type_of(at.below(at.node["items"], "[]")))
             case _:
-                raise NoColumns(f"{at.path}: its values may have several types; {_WAY_OUT}")
+                raise NoColumn(f"{at.path}: its values may have several types; {_WAY_OUT}")
 
 
 def _kinds(node: Mapping[str, Any]) -> list[str]:

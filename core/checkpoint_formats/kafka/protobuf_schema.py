@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -28,8 +29,8 @@ from google.protobuf import (
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 
-#: Deeper ones are refused: a message that contains itself has no end.
-_DEEPEST: Final = 32
+from checkpoint_formats.kafka.no_column import DEEPEST, NoColumn, refuse_too_many
+
 #: Files that every compiler of Protobuf has, and no registry keeps.
 _WELL_KNOWN: Final = (
     *(any_pb2, descriptor_pb2, duration_pb2, empty_pb2, field_mask_pb2, source_context_pb2, struct_pb2, timestamp_pb2),
@@ -70,10 +71,6 @@ _WIDER: Final[Mapping[pa.DataType, Sequence[pa.DataType]]] = {
     pa.float32(): (pa.float64(),),
     pa.string(): (pa.binary(),),
 }
-
-
-class NoColumn(ValueError):
-    """A field whose values no column can have; the message begins with its path."""
 
 
 def parse(text: str, references: Mapping[str, str]) -> list[Descriptor]:
@@ -135,7 +132,8 @@ def _contained(of: Descriptor) -> Iterator[str]:
 def columns(root: Descriptor, chosen: Collection[str] | None) -> pa.Schema:
     """Return the columns of a message, those that are chosen. NoColumn names a field that can be none."""
     fields = [field for field in root.fields if chosen is None or field.name in chosen]
-    return pa.schema([(field.name, _type_of(field, field.name, 0)) for field in fields])
+    made = _Columns()
+    return pa.schema([(field.name, made.type_of(field, field.name, 0)) for field in fields])
 
 
 def is_repeated(field: FieldDescriptor) -> bool:
@@ -146,28 +144,34 @@ def is_map(field: FieldDescriptor) -> bool:
     return field.message_type is not None and field.message_type.GetOptions().map_entry
 
 
-def _type_of(field: FieldDescriptor, path: str, depth: int) -> pa.DataType:
-    if is_map(field):
-        key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
-        return pa.map_(_SCALARS[key.type], _one(value, path, depth + 1))
-    return pa.list_(_one(field, path, depth + 1)) if is_repeated(field) else _one(field, path, depth)
+@dataclass(slots=True)
+class _Columns:
+    _types: int = 0
 
+    def type_of(self, field: FieldDescriptor, path: str, depth: int) -> pa.DataType:
+        if is_map(field):
+            key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
+            return pa.map_(_SCALARS[key.type], self._one(value, path, depth + 1))
+        return pa.list_(self._one(field, path, depth + 1)) if is_repeated(field) else self._one(field, path, depth)
 
-def _one(field: FieldDescriptor, path: str, depth: int) -> pa.DataType:
-    if field.message_type is None:
-        return _SCALARS[field.type]
-    name = field.message_type.full_name
-    if name == TIMESTAMP:
-        return pa.timestamp("us", "UTC")
-    if name in WRAPPERS:
-        return _SCALARS[field.message_type.fields[0].type]
-    if name.startswith(_OWN):
-        raise NoColumn(f"{path}: a {name} has no column")
-    if depth >= _DEEPEST:
-        raise NoColumn(f"{path}: it is more than {_DEEPEST} levels deep, or contains itself")
-    if not field.message_type.fields:
-        raise NoColumn(f"{path}: the message {name} has no fields")
-    return pa.struct([(one.name, _type_of(one, f"{path}.{one.name}", depth + 1)) for one in field.message_type.fields])
+    def _one(self, field: FieldDescriptor, path: str, depth: int) -> pa.DataType:
+        self._types += 1
+        refuse_too_many(self._types, path)
+        if field.message_type is None:
+            return _SCALARS[field.type]
+        name = field.message_type.full_name
+        if name == TIMESTAMP:
+            return pa.timestamp("us", "UTC")
+        if name in WRAPPERS:
+            return _SCALARS[field.message_type.fields[0].type]
+        if name.startswith(_OWN):
+            raise NoColumn(f"{path}: a {name} has no column")
+        if depth >= DEEPEST:
+            raise NoColumn(f"{path}: it is more than {DEEPEST} levels deep, or contains itself")
+        if not field.message_type.fields:
+            raise NoColumn(f"{path}: the message {name} has no fields")
+        inner = field.message_type.fields
+        return pa.struct([(one.name, self.type_of(one, f"{path}.{one.name}", depth + 1)) for one in inner])
 
 
 def find_change(then: Descriptor, now: Iterable[FieldDescriptor], path: str = "") -> str | None:

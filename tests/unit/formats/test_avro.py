@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoint_formats.kafka.avro import columns, decoder
-from checkpoint_formats.kafka.avro_schema import NoColumn, parse
+from checkpoint_formats.kafka.avro_schema import parse
+from checkpoint_formats.kafka.no_column import NoColumn
 
 UTC: Final = datetime.UTC
 

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from checkpoint_formats.kafka.json_schema import NoColumns, columns_of
+from checkpoint_formats.kafka.json_schema import columns_of
+from checkpoint_formats.kafka.no_column import NoColumn
 
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "number"}}}
 POINT_TYPE = pa.struct([("x", pa.int64()), ("y", pa.float64())])
@@ -85,7 +86,7 @@ def test_a_property_has_the_type_of_its_values(node: Any, kind: pa.DataType) -> 
     ],
 )
 def test_a_property_whose_values_may_have_several_types_is_refused_with_the_way_out_and_taken_as_it_is_named(node: Any) -> None:
-    with pytest.raises(NoColumns, match=r"^it.*: its values may have several types; name a type .* by source\.kafka\.types"):
+    with pytest.raises(NoColumn, match=r"^it.*: its values may have several types; name a type .* by source\.kafka\.types"):
         of({"id": {"type": "integer"}, "it": node})
 
     assert of({"id": {"type": "integer"}, "it": node}, {"it": pa.string()}).field("it").type == pa.string()
@@ -118,7 +119,15 @@ def test_the_names_of_all_properties_are_told_with_the_columns_that_are_chosen()
     ],
 )
 def test_what_is_no_schema_of_columns_is_said_with_its_place(document: Any, said: str) -> None:
-    with pytest.raises(NoColumns, match=re.escape(said)):
+    with pytest.raises(NoColumn, match=re.escape(said)):
+        columns_of(json.dumps(document), {}, {})
+
+
+def test_a_schema_whose_few_lines_stand_for_too_many_types_is_refused() -> None:
+    levels = {f"L{n}": {"properties": {each: {"$ref": f"#/$defs/L{n + 1}"} for each in "ab"}} for n in range(15)}
+    document = {"properties": {"it": {"$ref": "#/$defs/L0"}}, "$defs": {**levels, "L15": {"type": "string"}}}
+
+    with pytest.raises(NoColumn, match="of more than 10,000 types"):
         columns_of(json.dumps(document), {}, {})
 
 

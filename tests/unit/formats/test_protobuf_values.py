@@ -144,6 +144,14 @@ def test_a_field_that_no_column_can_have_is_named_and_others_can_be_chosen(serve
     assert topic.rows([value_of(topic.newest, file, {"id": 7})], ["id"]) == [{"id": 7}]
 
 
+def test_a_message_whose_few_lines_stand_for_too_many_types_is_refused(served: Registry) -> None:
+    messages = {f"M{n}": {each: (number, f"M{n + 1}") for number, each in enumerate("ab", 1)} for n in range(25)}
+    topic = Topic(served, file_of({**messages, "M25": PLACE}))
+
+    with pytest.raises(NeedsChange, match="of more than 10,000 types"):
+        topic.columns()
+
+
 def test_the_message_is_the_only_one_that_no_other_contains_wherever_it_stands(served: Registry) -> None:
     file = file_of({"Place": PLACE, "Line": {"at": (1, "Place")}, "Order": {"lines": (1, "repeated Line")}})
     topic = Topic(served, file)

@@ -17,4 +17,4 @@ class NoColumn(ValueError):
 def refuse_too_many(types: int, path: str) -> None:
     """NoColumn at the type that is one too many."""
     if types > MOST_TYPES:
-        raise NoColumn(f"{path}: the schema is made of more than {MOST_TYPES:,} types".removeprefix(": "))
+        raise NoColumn(f"{path}: the schema is made of more than {MOST_TYPES:,} types")

@@ -96,15 +96,16 @@ class SchemaRegistry:
         """Return a schema of a kind. UnknownSchema if there is none with this id. Those of Protobuf are files in base64."""
         with _LOCK:
             known = _FETCHED.get((self.url, schema_id))
-        if known is None:
-            known = self._fetched(schema_id, kind)
-            with _LOCK:
-                if len(_FETCHED) >= _MOST_FETCHED:
-                    _FETCHED.clear()
-                _FETCHED[self.url, schema_id] = known
-        if known.kind != kind:
-            raise UnknownSchema(f"it is a schema of type {known.kind}, and {kind} is expected")
-        return known
+        if known is not None and known.kind == kind:
+            return known
+        found = self._fetched(schema_id, kind)
+        if found.kind != kind:  # not kept: the text is one in which schemas of the other kind are given
+            raise UnknownSchema(f"it is a schema of type {found.kind}, and {kind} is expected")
+        with _LOCK:
+            if len(_FETCHED) >= _MOST_FETCHED:
+                _FETCHED.clear()
+            _FETCHED[self.url, schema_id] = found
+        return found
 
     def _fetched(self, schema_id: int, kind: Kind) -> RegisteredSchema:
         answer = self._get(f"/schemas/ids/{schema_id}", _FORMATS.get(kind))

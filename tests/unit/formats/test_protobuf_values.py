@@ -14,7 +14,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from checkpoint_formats.files.parsing import BadLine
 from checkpoint_formats.kafka.decoded import DecodedValues
 from checkpoint_formats.kafka.protobuf_values import Protobuf
-from checkpoint_formats.kafka.registry import SchemaRegistry
+from checkpoint_formats.kafka.registry import Kind, SchemaRegistry, UnknownSchema
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.places.kafka_settings import SchemaRegistryEntry
 from checkpoint_protocol.places.storage import StorageSettings
@@ -376,6 +376,17 @@ def test_a_registry_that_gives_texts_only_is_told_from_one_that_gives_files(serv
 
     with pytest.raises(NeedsChange, match="does not give schemas of Protobuf as descriptors"):
         Protobuf(client(served)).columns(PinnedSchema(topic="orders", schema_id=number), None)
+
+
+def test_a_schema_that_was_asked_for_as_one_of_another_kind_is_there_as_one_of_its_own_later(served: Registry) -> None:
+    file = file_of({"Order": {"id": (1, "int32")}})
+    topic, registry = Topic(served, file), client(served)
+
+    others: tuple[Kind, ...] = ("AVRO", "JSON")
+    for kind in others:
+        with pytest.raises(UnknownSchema, match=f"of type PROTOBUF, and {kind} is expected"):
+            registry.by_id(topic.newest, kind)
+    assert registry.by_id(topic.newest, "PROTOBUF").text == in_base64(file)
 
 
 def test_a_file_that_imports_itself_or_names_what_is_not_there_is_no_valid_one(served: Registry) -> None:

@@ -53,6 +53,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
     return ByServers(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
+@pytest.hookimpl(trylast=True)  # after pytest's own, which sets what is told of errors in threads
 def pytest_configure(config: pytest.Config) -> None:
     # Where Spark runs in the process of the tests: pyspark leaves the sockets over which results come to the garbage collector.
     config.addinivalue_line("filterwarnings", r"ignore:unclosed <socket\.socket .*laddr=\('127\.0\.0\.1':ResourceWarning")
@@ -61,6 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell lets what it starts in the background ignore Ctrl-C, and so would all that the tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    driver_threads.let_threads_be_killed()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

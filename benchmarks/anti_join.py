@@ -93,7 +93,7 @@ def _write(folder: Path, count: int, is_text: bool) -> anti_join.Sealed:
             path = f"keys/{number}-{start}.parquet"
             data = keys_objects.write_object(pa.table({"source": pa.array(np.zeros(len(some), np.int32)), "k0": some}))
             (folder / "store" / path).write_bytes(data)
-            objects.append(KeysObject(path=path, rows=len(some), size_bytes=len(data)))
+            objects.append(KeysObject(path=path, rows=len(some), size_bytes=len(data), values_bytes=some.nbytes))
     return anti_join.Sealed(tuple(objects), key_set(sum(item.rows for item in objects), 0, 0))
 
 
@@ -112,7 +112,9 @@ class _Sides:
         for name, value in properties({}, cores).items():
             self._session.conf.set(name, value)
         partitions = int(str(self._session.conf.get("spark.sql.shuffle.partitions")))
-        self.strategy = anti_join.choose_strategy(sealed, int(_MEMORY.removesuffix("g")) << 30, partitions, cores)
+        self.strategy = anti_join.choose_strategy(
+            sealed.hashed_bytes(schema), int(_MEMORY.removesuffix("g")) << 30, partitions, cores
+        )
         frame = anti_join.as_dataframe(self._session, f"file://{folder}/store", sealed, schema)
         self._skipped = Skipped(sealed, frame, self.strategy)
 
@@ -135,10 +137,10 @@ class _Sides:
     def _rows(self, session: SparkSession) -> DataFrame:
         return session.read.parquet(str(self._folder / "rows"))
 
-    @staticmethod
-    def _ran(left: DataFrame) -> Ran:
+    def _ran(self, left: DataFrame) -> Ran:
         from pyspark.sql import functions as sql
 
+        cast(Any, self._plain)._jvm.System.gc()  # Spark lets go of the broadcasts of earlier runs when they are collected
         started = time.perf_counter()
         hashed = left.select(sql.xxhash64("k", "value").alias("hash"))
         found = hashed.agg(sql.count(sql.lit(1)), sql.sum(sql.col("hash").cast("decimal(38,0)"))).collect()[0]

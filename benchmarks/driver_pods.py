@@ -161,6 +161,7 @@ def _operator(folder: Path, server: ApiServer) -> Iterator[tuple[psutil.Process,
         "--namespace=operator",
         "--create-namespace",
         f"--set=watch.namespaces={{{_NAMESPACE}}}",
+        "--set=image.repository=none",
         "--skip-crds",
     )
     accounts = server.get("serviceaccounts", "-n", "operator")["items"]

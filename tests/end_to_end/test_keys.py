@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from checkpoint_control.views.inspection import inspect_store
+from checkpoint_formats.keys_objects import write_object
 from checkpoint_protocol import reasons
-from checkpoint_protocol.records import KeysCovered
-from checkpoint_protocol.rows.keys import add_key_sets
+from checkpoint_protocol.records import KeysCovered, KeysObject
+from checkpoint_protocol.rows.keys import add_key_sets, key_set
 from checkpoint_protocol.store.object_store import open_store
 from checkpoint_spark.dataframes import anti_join
-from checkpoint_spark.dataframes.anti_join import Skipped
+from checkpoint_spark.dataframes.anti_join import Sealed, Skipped
 from checkpoint_spark.dataframes.first_rows import read_first_rows
 from checkpoint_spark.preview import Preview
 from tests.end_to_end.keyed_writes import TEXTS, KeyedWrite, numbered, session, write_orc
@@ -239,6 +243,62 @@ def test_every_strategy_skips_exactly_what_is_sealed(
     assert 0 < sealed < 300
     assert write.sealed_rows(2) == 300 - sealed
     assert_exactly_once(disk_place, range(300))
+
+
+_MANY = 200_000
+_DAY = datetime.date(2026, 1, 1)
+_INSTANT = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+@pytest.mark.parametrize(
+    ("types", "key"),
+    [
+        pytest.param(["tinyint"], lambda n: (n % 100,), id="few"),
+        pytest.param(["int"], lambda n: (n,), id="integers in order"),
+        pytest.param(["bigint"], lambda n: (n * 0x9E3779B97F4A7C15 % (1 << 63),), id="integers in no order"),
+        pytest.param(["int", "int"], lambda n: (n, -n), id="two integers"),
+        pytest.param(["string"], lambda n: (f"u{n}",), id="short text"),
+        pytest.param(["string"], lambda n: (f"https://example.com/{'articles/' * 20}{n}",), id="text that compresses well"),
+        pytest.param(["string", "string", "string"], lambda n: (f"{n}", "", "x"), id="three texts"),
+        pytest.param(["date", "bigint"], lambda n: (_DAY, n), id="a date and an integer"),
+        pytest.param(["timestamp", "boolean", "bigint"], lambda n: (_INSTANT, n % 2 == 0, n), id="a timestamp"),
+        pytest.param(["decimal(38,2)"], lambda n: (Decimal(n),), id="decimals of sixteen bytes"),
+        pytest.param(["binary"], lambda n: (n.to_bytes(9, "big"),), id="bytes"),
+    ],
+)
+def test_a_hash_table_of_spark_takes_no_more_than_is_reckoned_for_it(
+    session: Any, tmp_path: Path, types: list[str], key: Callable[[int], tuple[Any, ...]]
+) -> None:
+    names = ", ".join(f"k{place} {name}" for place, name in enumerate(types))
+    schema = StructType.fromDDL(f"source int not null, {names}")
+    table = pa.Table.from_pylist(
+        [dict(zip(schema.names, (0, *key(number)), strict=True)) for number in range(_MANY)], to_arrow_schema(schema)
+    )
+    data = write_object(table)
+    (tmp_path / "keys").write_bytes(data)
+    item = KeysObject(path="keys", rows=_MANY, size_bytes=len(data), values_bytes=table.nbytes)
+    sealed = Sealed((item,), key_set(_MANY, 0, 0))
+    frame = anti_join.as_dataframe(session, f"file://{tmp_path}", sealed, schema)
+    rows = anti_join.of_source(frame, 0)
+
+    left = Skipped(sealed, frame, "broadcast").remove_from(rows, 0, tuple(rows.columns))
+
+    assert left.count() == 0
+    taken_bytes, reckoned_bytes = broadcast_bytes(left), sealed.hashed_bytes(schema)
+    page_bytes = session.sparkContext._jsc.sc().env().memoryManager().pageSizeBytes()  # of which the last one is not full
+    assert taken_bytes - page_bytes < reckoned_bytes < 3 * taken_bytes
+
+
+def broadcast_bytes(frame: Any) -> int:
+    """Return what the only broadcast of a frame takes in memory, as Spark measures it."""
+    frame.collect()
+    left = [frame._jdf.queryExecution().executedPlan()]
+    while left:
+        node = left.pop()
+        if node.nodeName() == "BroadcastExchange":
+            return int(node.metrics().get("dataSize").get().value())
+        left += [node.children().apply(place) for place in range(node.children().size())]
+    raise AssertionError("nothing was broadcast")
 
 
 def test_a_null_key_is_refused_with_its_row(session: Any, iceberg_place: Place, tmp_path: Path) -> None:

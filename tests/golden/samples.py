@@ -613,6 +613,7 @@ SAMPLES: Final[dict[str, Record]] = {
                         path="staged/0123456789abcdef/1/2/keys/11-ffeeddccbbaa99887766554433221100.parquet",
                         rows=1150,
                         size_bytes=9876,
+                        values_bytes=13800,
                     ),
                 ),
                 keys=KeySet(rows=1150, fingerprint="0123456789abcdef00000000000000ff"),
@@ -649,7 +650,11 @@ SAMPLES: Final[dict[str, Record]] = {
             "covered": KeysCovered(
                 objects=(
                     KeysObject(
-                        path="staged/0123456789abcdef/1/2/keys/11-00.parquet", rows=1150, size_bytes=9876, digest="0f" * 32
+                        path="staged/0123456789abcdef/1/2/keys/11-00.parquet",
+                        rows=1150,
+                        size_bytes=9876,
+                        values_bytes=13800,
+                        digest="0f" * 32,
                     ),
                 ),
                 keys=KeySet(rows=1150, fingerprint="0123456789abcdef00000000000000ff"),
@@ -660,8 +665,16 @@ SAMPLES: Final[dict[str, Record]] = {
         update={
             "covered": KeysCovered(
                 objects=(
-                    KeysObject(path="staged/0123456789abcdef/1/2/keys/11-00.parquet", rows=1149, size_bytes=9876),
-                    KeysObject(path="staged/0123456789abcdef/1/2/keys/11-01.parquet", rows=1, size_bytes=321, quarantined=True),
+                    KeysObject(
+                        path="staged/0123456789abcdef/1/2/keys/11-00.parquet", rows=1149, size_bytes=9876, values_bytes=13788
+                    ),
+                    KeysObject(
+                        path="staged/0123456789abcdef/1/2/keys/11-01.parquet",
+                        rows=1,
+                        size_bytes=321,
+                        values_bytes=12,
+                        quarantined=True,
+                    ),
                 ),
                 keys=KeySet(rows=1150, fingerprint="0123456789abcdef00000000000000ff"),
                 quarantined=KeySet(rows=1, fingerprint="00000000000000010000000000000002"),
@@ -1167,7 +1180,9 @@ SAMPLES: Final[dict[str, Record]] = {
         epoch=2,
         keys=TakenKeys(
             columns=(KeyColumn(name="id", type="bigint"),),
-            objects=(KeysObject(path="control/u/index-parts/x.parquet", rows=3, size_bytes=100, digest="ef" * 32),),
+            objects=(
+                KeysObject(path="control/u/index-parts/x.parquet", rows=3, size_bytes=100, values_bytes=36, digest="ef" * 32),
+            ),
             with_result=KeySet(rows=2, fingerprint="0" * 32),
             quarantined=KeySet(rows=1, fingerprint="1" * 32),
             was_retried=True,

@@ -46,22 +46,28 @@ def _put_together(store: ObjectStore, uid: str, objects: Sequence[KeysObject]) -
     """Put the keys of these objects into as few as are not small any more, reading one at a time."""
     made: list[KeysObject] = []
     held: list[bytes] = []
-    rows = size_bytes = 0
-    for item in objects:
+    of_held: list[KeysObject] = []
+    for number, item in enumerate(objects, 1):
         with reading():
             held.append(check_sealed(item, store.get(item.path, item.size_bytes), f"{store.uri}/{item.path}"))
-        rows, size_bytes = rows + item.rows, size_bytes + item.size_bytes
-        if rows >= _SMALL_ROWS or size_bytes >= _SMALL_BYTES:
-            made.append(_put(store, uid, held, rows, quarantined=item.quarantined))
-            held, rows, size_bytes = [], 0, 0
-    if held:
-        made.append(_put(store, uid, held, rows, quarantined=objects[0].quarantined))
+        of_held.append(item)
+        is_enough = sum(each.rows for each in of_held) >= _SMALL_ROWS or sum(map(len, held)) >= _SMALL_BYTES
+        if is_enough or number == len(objects):
+            made.append(_put(store, uid, of_held, held))
+            held, of_held = [], []
     return made
 
 
-def _put(store: ObjectStore, uid: str, objects: Sequence[bytes], rows: int, *, quarantined: bool) -> KeysObject:
-    data = put_together(objects)
+def _put(store: ObjectStore, uid: str, objects: Sequence[KeysObject], held: Sequence[bytes]) -> KeysObject:
+    data = put_together(held)
     digest = digest_of(data)
     path = layout.index_keys(uid, digest)
     put_object(store, path, data)
-    return KeysObject(path=path, rows=rows, size_bytes=len(data), quarantined=quarantined, digest=digest)
+    return KeysObject(
+        path=path,
+        rows=sum(item.rows for item in objects),
+        size_bytes=len(data),
+        values_bytes=sum(item.values_bytes for item in objects),
+        quarantined=objects[0].quarantined,
+        digest=digest,
+    )

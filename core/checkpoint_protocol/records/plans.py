@@ -28,6 +28,7 @@ class PositionsCovered(Part):
 class KeysObject(Part):
     """A Parquet object with the exact keys of source rows, each once. `path` is relative to the store.
 
+    `values_bytes`: what the keys take in memory, as Arrow has them: a few bytes of Parquet may be many of a hash table.
     `quarantined`: all of its rows are; the keys of those that are not lie in other objects. `digest`: of its bytes; None in a
     seal of a release that put none.
     """
@@ -35,6 +36,7 @@ class KeysObject(Part):
     path: str
     rows: Count
     size_bytes: Count
+    values_bytes: Count
     quarantined: bool = later(False)
     digest: str | None = later(None)
 

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import IntegralType, StructType
 
 from checkpoint_formats.keys_objects import read_sealed
 from checkpoint_formats.rows.plain_types import decode_schema, encode_schema
@@ -37,9 +37,18 @@ Strategy = Literal["broadcast", "shuffle_hash", "merge"]
 
 #: Keys that one task reads, in bytes of their objects.
 _GROUP_BYTES: Final = 16 << 20
-#: What a key takes in a hash table beside its value, and how much larger its value may be there than in its object.
-_ENTRY_BYTES: Final = 32
-_UNPACKED: Final = 4
+#: What Spark's hash tables take at most: for each of their slots, of which there are a power of two and at least two for a key;
+#: for a key that is a single integer (LongToUnsafeRowMap: its row and a pointer, in an array that doubles); for any other key
+#: (BytesToBytesMap: lengths and a pointer), which is there as key and as value, each with what a row (UnsafeRow: which values
+#: are NULL) and a value (a word, and padding) take beside the bytes of the values.
+_SLOT_BYTES: Final = 16
+_INTEGER_BYTES: Final = 2 * (16 + 8)
+_ENTRY_BYTES: Final = 16
+_ROW_BYTES: Final = 8
+_VALUE_BYTES: Final = 8 + 7
+#: The hash tables that are in use at once may take an eighth of the heap. There may be three for one read (of this epoch, of
+#: earlier ones, of rows taken again), and Spark lets go of those of the count before it at the next collection at the soonest.
+_OF_HEAP: Final = 8
 _EXAMPLES: Final = 3
 _LANE_MASK: Final = 0xFFFF_FFFF
 _OBJECTS: Final = TypeAdapter(list[KeysObject])
@@ -52,14 +61,15 @@ class Sealed:
     objects: tuple[KeysObject, ...]
     keys: KeySet
 
-    @property
-    def size_bytes(self) -> int:
-        return sum(item.size_bytes for item in self.objects)
-
-    @property
-    def hashed_bytes(self) -> int:
-        """What a hash table of them takes, at most."""
-        return self.keys.rows * _ENTRY_BYTES + self.size_bytes * _UNPACKED
+    def hashed_bytes(self, schema: StructType) -> int:
+        """What a hash table of Spark takes for them, at most. `schema`: the source's number, and the key columns."""
+        rows = sum(item.rows for item in self.objects)
+        slots_bytes = _SLOT_BYTES << (2 * rows).bit_length()
+        types = [field.dataType for field in schema.fields[1:]]
+        if len(types) == 1 and isinstance(types[0], IntegralType):
+            return slots_bytes + rows * _INTEGER_BYTES
+        values_bytes = sum(item.values_bytes for item in self.objects)
+        return slots_bytes + rows * (_ENTRY_BYTES + 2 * (_ROW_BYTES + _VALUE_BYTES * len(types))) + 2 * values_bytes
 
 
 def sealed_by(ledger: Ledger, attempts: Iterable[int]) -> Sealed:
@@ -78,15 +88,15 @@ def quarantined(taken: TakenKeys) -> Sealed:
     return Sealed(tuple(item for item in taken.objects if item.quarantined), taken.quarantined)
 
 
-def choose_strategy(sealed: Sealed, memory_bytes: int, partitions: int, tasks_at_once: int) -> Strategy:
-    """Choose how the keys meet the rows, by their measured size. `memory_bytes`: the heap of the smallest process that joins.
+def choose_strategy(hashed_bytes: int, memory_bytes: int, partitions: int, tasks_at_once: int) -> Strategy:
+    """Choose how the keys meet the rows, by what they take hashed. `memory_bytes`: the heap of the smallest process that joins.
 
     Broadcast, where every process can hold all of them beside what it does otherwise; hash tables of shuffled parts, where
     those that are built at once fit; else sorted, which spills.
     """
-    if sealed.hashed_bytes <= memory_bytes // 4:
+    if hashed_bytes <= memory_bytes // _OF_HEAP:
         return "broadcast"
-    if sealed.hashed_bytes // partitions * tasks_at_once <= memory_bytes // 4:
+    if hashed_bytes // partitions * tasks_at_once <= memory_bytes // _OF_HEAP:
         return "shuffle_hash"
     return "merge"
 
@@ -271,7 +281,7 @@ def join_with_sealed(
     is_local = (conf.get("spark.master") or "").startswith("local")
     memory_bytes = min(_heap_bytes(heap) for heap in (heaps[:1] if is_local else heaps))
     partitions = int(str(session.conf.get("spark.sql.shuffle.partitions")))
-    strategy = anti_join.choose_strategy(sealed, memory_bytes, partitions, tasks_at_once)
+    strategy = anti_join.choose_strategy(sealed.hashed_bytes(schema), memory_bytes, partitions, tasks_at_once)
     return Skipped(sealed, anti_join.as_dataframe(session, uri, sealed, schema), strategy)
 
 

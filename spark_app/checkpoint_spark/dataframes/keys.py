@@ -155,7 +155,14 @@ class SegmentKeys:
         data = write_object(keys)
         path = self.put(data)
         self.objects.append(
-            KeysObject(path=path, rows=keys.num_rows, size_bytes=len(data), quarantined=quarantined, digest=digest_of(data))
+            KeysObject(
+                path=path,
+                rows=keys.num_rows,
+                size_bytes=len(data),
+                values_bytes=keys.nbytes,
+                quarantined=quarantined,
+                digest=digest_of(data),
+            )
         )
 
 

@@ -416,7 +416,7 @@ def keys_seal(task: int, rows: int, *, attempt: int = 1, path: str | None = None
     """A last seal of one object with so many keys, whose hashes add up to the task's number."""
     path = path or ledger_over(MemoryStore()).at.keys_object(attempt, task, new_token())
     covered = KeysCovered(
-        objects=(KeysObject(path=path, rows=rows, size_bytes=100),),
+        objects=(KeysObject(path=path, rows=rows, size_bytes=100, values_bytes=12 * rows),),
         keys=key_set(rows if said is None else said, task + 1, task + 1),
     )
     files = [iceberg_file(f"{attempt}-{task}.parquet", rows)]

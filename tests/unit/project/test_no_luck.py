@@ -16,7 +16,6 @@ from typing import Final
 
 import pytest
 
-from checkpoint_protocol.errors import Retryable
 from tests.support import driver_threads
 from tests.support.privileges import without_privileges
 from tests.support.stores import MemoryStore
@@ -165,7 +164,7 @@ def test_a_driver_that_waits_for_an_operator_ends_with_its_test_and_looks_into_n
     seen = len(looks)
 
     assert not driver.is_alive()
-    with pytest.raises(Retryable):
+    with pytest.raises(driver_threads.Killed):
         store.get("target/1.json", 1)
     assert len(looks) == seen
 

@@ -220,7 +220,7 @@ def put_keyed_epoch(store: MemoryStore, number: int, objects: int) -> list[int]:
         data = write_object(pa.table({"source": pa.array([0], pa.int32()), "k0": pa.array([key])}))
         path = ledger.at.keys_object(1, 0, new_token())
         store.put_if_absent(path, data)
-        named.append(KeysObject(path=path, rows=1, size_bytes=len(data), digest=digest_of(data)))
+        named.append(KeysObject(path=path, rows=1, size_bytes=len(data), values_bytes=12, digest=digest_of(data)))
     covered = KeysCovered(objects=tuple(named), keys=key_set(objects, sum(keys), 0))
     ledger.seals.put_seal(seal(rows=objects, last=True).model_copy(update={"covered": covered}))
     ledger.chains.close(1)
@@ -252,11 +252,11 @@ def test_keys_are_put_together_without_being_read() -> None:
     for number in range(20):
         data = b"anything, but no Parquet " + str(number).encode()
         store.put_if_absent(f"keys-{number}", data)
-        found.append(KeysObject(path=f"keys-{number}", rows=1, size_bytes=len(data), digest=digest_of(data)))
+        found.append(KeysObject(path=f"keys-{number}", rows=1, size_bytes=len(data), values_bytes=12, digest=digest_of(data)))
 
     (made,) = compacting(store, UID)(found)
 
-    assert made.rows == 20
+    assert (made.rows, made.values_bytes) == (20, 240)
     data = store.objects[made.path]
     assert put_together([data]) == data, "what is together already is so once"
     assert all(f"Parquet {number}".encode() in data for number in range(20))

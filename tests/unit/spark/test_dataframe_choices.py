@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructType
 
 from checkpoint_formats import keys_objects
 from checkpoint_protocol import reasons
@@ -19,26 +20,35 @@ from checkpoint_spark.driver.session import properties
 GIB = 1 << 30
 
 
-def sealed(rows: int, key_bytes: int) -> Sealed:
-    item = KeysObject(path="keys", rows=rows, size_bytes=rows * key_bytes)
-    return Sealed((item,), key_set(rows, 1, 2))
+#: What keys of these types take as Arrow has them, with the four bytes of the source's number.
+INTEGERS = (LongType(), 12)
+SHORT = (StringType(), 4 + 4 + 16)
+LONG = (StringType(), 4 + 4 + 200)
 
 
 @pytest.mark.parametrize(
-    ("rows", "key_bytes", "memory_bytes", "partitions", "strategy"),
+    ("rows", "key", "memory_bytes", "partitions", "strategy"),
     [
-        (1_000, 16, GIB, 6, "broadcast"),
-        (2_000_000, 8, GIB, 6, "broadcast"),
-        (10_000_000, 8, GIB, 6, "shuffle_hash"),
-        (10_000_000, 8, 4 * GIB, 6, "broadcast"),
-        (50_000_000, 16, 2 * GIB, 6, "merge"),
-        (50_000_000, 16, 2 * GIB, 96, "shuffle_hash"),
+        (1_000, SHORT, GIB, 6, "broadcast"),
+        (1_000_000, INTEGERS, GIB, 6, "broadcast"),
+        (3_000_000, INTEGERS, GIB, 6, "shuffle_hash"),
+        (10_000_000, INTEGERS, 8 * GIB, 6, "broadcast"),
+        (700_000, SHORT, GIB, 6, "broadcast"),
+        (700_000, LONG, GIB, 6, "shuffle_hash"),  # however few bytes of Parquet they are
+        (50_000_000, SHORT, 2 * GIB, 6, "merge"),
+        (50_000_000, SHORT, 2 * GIB, 96, "shuffle_hash"),
     ],
 )
-def test_the_strategy_follows_the_measured_size_of_the_keys(
-    rows: int, key_bytes: int, memory_bytes: int, partitions: int, strategy: Strategy
+def test_the_strategy_follows_what_the_keys_take_in_a_hash_table(
+    rows: int, key: tuple[DataType, int], memory_bytes: int, partitions: int, strategy: Strategy
 ) -> None:
-    assert choose_strategy(sealed(rows, key_bytes), memory_bytes, partitions, tasks_at_once=2) == strategy
+    type_, values_bytes = key
+    item = KeysObject(path="keys", rows=rows, size_bytes=rows, values_bytes=rows * values_bytes)
+    schema = StructType().add("source", IntegerType()).add("k0", type_)
+
+    hashed_bytes = Sealed((item,), key_set(rows, 1, 2)).hashed_bytes(schema)
+
+    assert choose_strategy(hashed_bytes, memory_bytes, partitions, tasks_at_once=2) == strategy
 
 
 def test_properties_of_the_user_win_but_for_what_the_plan_rests_on() -> None:
@@ -102,7 +112,7 @@ def test_a_keys_object_gives_back_the_exact_values() -> None:
 def test_a_keys_object_that_is_not_what_was_sealed_is_corrupt_and_never_read_as_other_keys() -> None:
     data = keys_objects.write_object(pa.table({"source": pa.array([0, 0], pa.int32()), "k0": pa.array([1, 2])}))
     other = keys_objects.write_object(pa.table({"source": pa.array([0, 0], pa.int32()), "k0": pa.array([1, 3])}))
-    sealed = KeysObject(path="keys", rows=2, size_bytes=len(data), digest=digest_of(data))
+    sealed = KeysObject(path="keys", rows=2, size_bytes=len(data), values_bytes=24, digest=digest_of(data))
 
     assert keys_objects.read_sealed(sealed, data, "there").num_rows == 2
     assert len(other) == len(data)  # or the size alone gave it away
@@ -110,7 +120,7 @@ def test_a_keys_object_that_is_not_what_was_sealed_is_corrupt_and_never_read_as_
         "is gone": (sealed, None),
         f"has {len(data) - 1} bytes": (sealed, data[:-1]),
         "another digest": (sealed, other),
-        "has 2 keys, and was sealed with 3": (KeysObject(path="keys", rows=3, size_bytes=len(data)), data),
+        "has 2 keys, and was sealed with 3": (KeysObject(path="keys", rows=3, size_bytes=len(data), values_bytes=24), data),
     }
     for said, (item, found) in wrong.items():
         with pytest.raises(Corrupt, match=said):

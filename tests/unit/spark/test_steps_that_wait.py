@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import json
 import sys
@@ -615,6 +616,28 @@ def test_a_task_whose_only_row_was_never_answered_is_not_ended_by_setting_it_apa
     assert pipeline.is_uncertain
     with pytest.raises(Retryable):
         pipeline.end()
+
+
+def test_what_fails_after_it_was_given_up_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    async def work() -> None:
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+            raise ValueError
+
+    future = event_loop.submit(work())
+    until(begun.is_set, "the call")
+    future.cancel()
+    until(ended.is_set, "its end")
+    event_loop.run(asyncio.sleep(0))
+    del future
+    gc.collect()
+
+    assert caplog.messages == []
 
 
 def test_calls_are_made_no_faster_than_the_limit_allows(code: Code, seen: Seen) -> None:

@@ -25,7 +25,15 @@ _loops: Final[dict[int, asyncio.AbstractEventLoop]] = {}
 
 def submit(coroutine: Coroutine[Any, Any, _Result]) -> concurrent.futures.Future[_Result]:
     """Run a coroutine on the process's loop; from any thread but the loop's own."""
-    return asyncio.run_coroutine_threadsafe(coroutine, _loop())
+    return asyncio.run_coroutine_threadsafe(_quietly(coroutine), _loop())
+
+
+async def _quietly(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
+    """Run a coroutine. Where its future was cancelled nobody asks what it raised, and asyncio would log that."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    return await coroutine
 
 
 def run(coroutine: Coroutine[Any, Any, _Result], timeout_s: float | None = None) -> _Result:

@@ -162,6 +162,7 @@ def _operator(folder: Path, server: ApiServer) -> Iterator[tuple[psutil.Process,
         "--create-namespace",
         f"--set=watch.namespaces={{{_NAMESPACE}}}",
         "--set=image.repository=none",
+        "--set=workloads.image.repository=none",
         "--skip-crds",
     )
     accounts = server.get("serviceaccounts", "-n", "operator")["items"]

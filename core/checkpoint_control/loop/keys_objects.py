@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from checkpoint_formats.keys_objects import check_sealed, put_together
@@ -45,17 +45,27 @@ def _is_small(item: KeysObject) -> bool:
 def _put_together(store: ObjectStore, uid: str, objects: Sequence[KeysObject]) -> list[KeysObject]:
     """Put the keys of these objects into as few as are not small any more, reading one at a time."""
     made: list[KeysObject] = []
-    held: list[bytes] = []
-    of_held: list[KeysObject] = []
-    for number, item in enumerate(objects, 1):
-        with reading():
-            held.append(check_sealed(item, store.get(item.path, item.size_bytes), f"{store.uri}/{item.path}"))
-        of_held.append(item)
-        is_enough = sum(each.rows for each in of_held) >= _SMALL_ROWS or sum(map(len, held)) >= _SMALL_BYTES
-        if is_enough or number == len(objects):
-            made.append(_put(store, uid, of_held, held))
-            held, of_held = [], []
+    for group in _groups(objects):
+        held: list[bytes] = []
+        for item in group:
+            with reading():
+                held.append(check_sealed(item, store.get(item.path, item.size_bytes), f"{store.uri}/{item.path}"))
+        made.append(_put(store, uid, group, held))
     return made
+
+
+def _groups(objects: Sequence[KeysObject]) -> Iterator[list[KeysObject]]:
+    """Give the objects in groups, each of which is not small any more but for the last one."""
+    group: list[KeysObject] = []
+    rows = size_bytes = 0
+    for item in objects:
+        group.append(item)
+        rows, size_bytes = rows + item.rows, size_bytes + item.size_bytes
+        if rows >= _SMALL_ROWS or size_bytes >= _SMALL_BYTES:
+            yield group
+            group, rows, size_bytes = [], 0, 0
+    if group:
+        yield group
 
 
 def _put(store: ObjectStore, uid: str, objects: Sequence[KeysObject], held: Sequence[bytes]) -> KeysObject:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from checkpoint_protocol.manifest.spec import API_VERSION, KIND
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.store.authenticated_store import AuthenticatedStore
 from checkpoint_protocol.store.object_store import ObjectStore, open_store
+from tests.support.driver_threads import end_with_the_test
 from tests.support.fake_cluster import FakeApi, FakeKubelet
 from tests.support.places import Place
 from tests.support.waiting import patience
@@ -59,6 +61,16 @@ class Operator:
     clock: FakeClock
     controller: Controller
     turns: int = 0
+    _turned: threading.Condition = field(default_factory=threading.Condition)
+
+    def let_see(self, key: WriteName) -> None:
+        """In a driver's thread: wait until a whole round has seen what the driver has done."""
+        with self._turned:
+            enough = self.turns + 2  # the first may have begun before
+            while self.turns < enough:
+                self.queue.add(key)
+                if not self._turned.wait(1.0):
+                    end_with_the_test()
 
     def work(self, is_enough: Any, kubelet: FakeKubelet, most_turns: int = 400) -> None:
         """Reconcile what is due, let time pass where nothing is, until it is enough.
@@ -75,7 +87,9 @@ class Operator:
                 assert key is not None
                 delay_s = self.controller.reconcile(key)
                 self.queue.done(key)
-                self.turns += 1
+                with self._turned:
+                    self.turns += 1
+                    self._turned.notify_all()
                 if delay_s is not None:
                     self.queue.add(key, delay_s)
             else:

@@ -7,7 +7,8 @@ import sys
 from typing import Final
 
 LOOPS: Final = 4
-_LOOP: Final = "while True: pass"
+#: It ends with its parent, also with one that was killed.
+_LOOP: Final = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"
 
 
 def main(command: list[str]) -> int:

@@ -223,17 +223,13 @@ def test_attempts_that_seal_something_do_not_exhaust_the_backoff(world: World, s
 
 def test_failed_attempts_are_followed_after_a_pause_that_doubles(world: World, source: Path) -> None:
     starts: list[float] = []
-    run = world.kubelet.run
+    ended = {"name": "driver", "state": {"terminated": {"exitCode": 137, "reason": "Error"}}}
 
-    def note(pod: dict[str, Any]) -> None:
+    def fail_at_once(pod: dict[str, Any]) -> None:
         starts.append(world.clock.now_s)
-        run(pod)
+        world.api.set_pod_status(pod, {"phase": "Failed", "containerStatuses": [ended]})
 
-    def die(number: int) -> None:
-        raise Killed
-
-    world.api.on_pod = note
-    world.kubelet.between_tasks = die
+    world.api.on_pod = fail_at_once
     world.apply(source, backoffLimit=2)
 
     world.until_stalled()

@@ -39,6 +39,7 @@ from tests.support.places import IcebergPlace, on_disk
 from tests.support.records import KEY, appended
 from tests.support.rest_tables import create_3
 
+
 @pytest.fixture(params=["rest-disk", "sql-disk", "glue-s3"])
 def any_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> RealWorld:
     """A real world without a table, with a catalog whose server writes the metadata, or one whose clients do."""

@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from checkpoint_control.decision import rules
 from checkpoint_control.decision.actions import (
     Action,
     Close,
-    Commit,
-    Finish,
-    MakeTable,
-    OpenEpoch,
     RecordAttempt,
     Stall,
-    StartDriver,
     StopDriver,
     Wait,
 )
-from checkpoint_control.decision.observation import Attempt, Change, DriverState, Failure, Observation, RowErrorLimit, Tables
-from checkpoint_control.decision.rules import RULES, decide, progress_deadline_s
-from checkpoint_control.decision.triggers import Between, News
+from checkpoint_control.decision.observation import Observation
 from checkpoint_protocol import reasons
-from checkpoint_protocol.records import CommitRecord, NoTarget
-from tests.unit.decision.observations import ASKS, BEFORE, BROKEN, CHANGE, COMMITTED, DIED, EDITED, ELSEWHERE, EVICTED, GONE, LIMIT, MISSING, NOT_STARTED, NOW, NO_IMAGE, NO_PROGRESS_AT_ALL, NO_ROOM, OF_OTHER_CODE, OTHER_SOURCE, OUT, OUT_OF_MEMORY, QUEUED, QUOTA, REPLACED, REPLACED_FILE, RETRYABLE, RUNNING, STARTING, STARVED, STREAM_ENDED, SUSPENDED, TOO_LATE, UNDO_THE_EDIT, UNREADABLE, seen, at_work, closed, with_failed_rows, too_many, beginning_anew, failed
+from tests.unit.decision.observations import (
+    ASKS,
+    BEFORE,
+    BROKEN,
+    CHANGE,
+    EDITED,
+    OF_OTHER_CODE,
+    OTHER_SOURCE,
+    REPLACED,
+    REPLACED_FILE,
+    RETRYABLE,
+    SUSPENDED,
+    UNDO_THE_EDIT,
+    UNREADABLE,
+    at_work,
+    beginning_anew,
+    closed,
+    failed,
+    seen,
+)
 
 #: The rule that applies, what is seen, and what follows.
 ATTEMPTS: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {

@@ -5,29 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from checkpoint_control.decision import rules
-from checkpoint_control.decision.actions import (
-    Action,
-    Close,
-    Commit,
-    Finish,
-    MakeTable,
-    OpenEpoch,
-    RecordAttempt,
-    Stall,
-    StartDriver,
-    StopDriver,
-    Wait,
-)
-from checkpoint_control.decision.observation import Attempt, Change, DriverState, Failure, Observation, RowErrorLimit, Tables
-from checkpoint_control.decision.rules import RULES, decide, progress_deadline_s
-from checkpoint_control.decision.triggers import Between, News
+from checkpoint_control.decision.observation import Attempt, Change, DriverState, Failure, Observation, RowErrorLimit
 from checkpoint_protocol import reasons
-from checkpoint_protocol.records import CommitRecord, NoTarget
+from checkpoint_protocol.records import CommitRecord
 
 NOW, BEFORE = "code now", "code before"
 NOT_STARTED, STARTING, RUNNING = DriverState.NOT_STARTED, DriverState.STARTING, DriverState.RUNNING

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 
 from checkpoint_control.decision import rules
 from checkpoint_control.decision.actions import (
-    Action,
     Close,
     Commit,
     Finish,
@@ -23,15 +21,28 @@ from checkpoint_control.decision.actions import (
     StopDriver,
     Wait,
 )
-from checkpoint_control.decision.observation import Attempt, Change, DriverState, Failure, Observation, RowErrorLimit, Tables
+from checkpoint_control.decision.observation import Attempt, DriverState, Observation, RowErrorLimit
 from checkpoint_control.decision.rules import RULES, decide, progress_deadline_s
 from checkpoint_control.decision.triggers import Between, News
-from checkpoint_protocol import reasons
-from checkpoint_protocol.records import CommitRecord, NoTarget
+from tests.support.effort import examples
 from tests.unit.decision.cases_of_attempts import ATTEMPTS
 from tests.unit.decision.cases_of_commits import COMMITS
 from tests.unit.decision.cases_of_drivers import DRIVERS
-from tests.unit.decision.observations import ASKS, BEFORE, BROKEN, CHANGE, COMMITTED, DIED, EDITED, ELSEWHERE, EVICTED, GONE, LIMIT, MISSING, NOT_STARTED, NOW, NO_IMAGE, NO_PROGRESS_AT_ALL, NO_ROOM, OF_OTHER_CODE, OTHER_SOURCE, OUT, OUT_OF_MEMORY, QUEUED, QUOTA, REPLACED, REPLACED_FILE, RETRYABLE, RUNNING, STARTING, STARVED, STREAM_ENDED, SUSPENDED, TOO_LATE, UNDO_THE_EDIT, UNREADABLE, seen, at_work, closed, with_failed_rows, too_many, beginning_anew, failed
+from tests.unit.decision.observations import (
+    BEFORE,
+    BROKEN,
+    CHANGE,
+    COMMITTED,
+    ELSEWHERE,
+    NOW,
+    RETRYABLE,
+    SUSPENDED,
+    UNREADABLE,
+    at_work,
+    closed,
+    failed,
+    seen,
+)
 
 CASES = {**COMMITS, **DRIVERS, **ATTEMPTS}
 

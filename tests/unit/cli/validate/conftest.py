@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import lance
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from checkpoint_local.cli.files import load_manifest
 from devtools.s3_server import S3Server
-from tests.support.archives import HOSTILE, zip_of
-from tests.support.grounds import RAISES, Ground, Look, Scenarios, catalog_settings, each_of
+from tests.support.grounds import Ground, Look
 from tests.support.places import on_s3
-from tests.support.stored_writes import StoredWrite
 from tests.support.writes import manifest_for, rows_of
 
 

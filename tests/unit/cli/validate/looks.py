@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-import lance
 import pyarrow as pa
-import pyarrow.parquet as pq
-import pytest
-import yaml
 
 from checkpoint_local.cli.files import load_manifest
-from devtools.s3_server import S3Server
-from tests.support.archives import HOSTILE, zip_of
-from tests.support.grounds import RAISES, Ground, Look, Scenarios, catalog_settings, each_of
-from tests.support.places import on_s3
+from tests.support.grounds import Ground, Look
 from tests.support.stored_writes import StoredWrite
-from tests.support.writes import manifest_for, rows_of
 
 NO_TABLE = "sink: {none: {}}"
 NEW_ICEBERG = "sink: {iceberg: {catalog: lake, table: db.new}, create: true"
 NEW_LANCE = "sink: {lance: {uri: new.lance}, create: true}"
 UNREADABLE_SETTINGS = {"settings.yaml": "catalog: {}\n"}
 BY_SPARK = "note: what Spark makes of the source is seen when a driver reads it; columns and types were not checked"
+CSV = "id,text\n1,a\n"
 MORE_CSV = {"more.csv": "id,day\n1,2024-01-05\n"}
 OF_A_STEP = "steps.0.input: row, steps.0.output:"
 SAME: dict[str, Any] = {"call": "steps:same", "code": "def same(row): ..."}
+DURATIONS = pa.table({"id": [1], "took": pa.array([1], pa.duration("us")), "at": pa.array([1], pa.timestamp("ns"))})
 
 
 def of_step(says: str, call: str, code: str = "", **arguments: Any) -> Look:

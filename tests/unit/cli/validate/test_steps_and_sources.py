@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import gzip
-import json
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
-import lance
 import pyarrow as pa
-import pyarrow.parquet as pq
-import pytest
-import yaml
 
-from checkpoint_local.cli.files import load_manifest
-from devtools.s3_server import S3Server
 from tests.support.archives import HOSTILE, zip_of
-from tests.support.grounds import RAISES, Ground, Look, Scenarios, catalog_settings, each_of
-from tests.support.places import on_s3
-from tests.support.stored_writes import StoredWrite
-from tests.support.writes import manifest_for, rows_of
-
-from tests.unit.cli.validate.looks import BY_SPARK, MORE_CSV, NEW_ICEBERG, NEW_LANCE, NO_TABLE, OF_A_STEP, SAME, UNREADABLE_SETTINGS, files_in, of_audit, of_code, of_csv, of_json, of_more, of_step
+from tests.support.grounds import RAISES, Ground, Look, Scenarios, each_of
+from tests.support.writes import rows_of
+from tests.unit.cli.validate.looks import (
+    BY_SPARK,
+    CSV,
+    MORE_CSV,
+    NO_TABLE,
+    files_in,
+    of_audit,
+    of_code,
+    of_csv,
+    of_json,
+    of_more,
+    of_step,
+)
 
 CALLED = "class Clean:\n    def __call__(self, rows): ..."
 MADE_WITH_LIMIT = "class Clean:\n    def __init__(self, limit): ...\n    def __call__(self, rows): ..."
@@ -102,8 +100,6 @@ WRONG_STEPS: Scenarios = {
     },
 }
 
-CSV = "id,text\n1,a\n"
-DURATIONS = pa.table({"id": [1], "took": pa.array([1], pa.duration("us")), "at": pa.array([1], pa.timestamp("ns"))})
 DICTIONARY = pa.table({"text": pa.array(["a"]).dictionary_encode(), "id": [1]})
 INTO_TABLE = "spec.source: ...leads into the data of the sink's table..."
 INTO_STORE = "spec.source: ...leads into the checkpoint store..."

@@ -4,26 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
-import lance
-import pyarrow as pa
-import pyarrow.parquet as pq
-import pytest
-import yaml
-
-from checkpoint_local.cli.files import load_manifest
-from devtools.s3_server import S3Server
-from tests.support.archives import HOSTILE, zip_of
-from tests.support.grounds import RAISES, Ground, Look, Scenarios, catalog_settings, each_of
-from tests.support.places import on_s3
+from tests.support.grounds import Ground, Look, Scenarios, each_of
 from tests.support.stored_writes import StoredWrite
-from tests.support.writes import manifest_for, rows_of
+from tests.support.writes import rows_of
+from tests.unit.cli.validate.looks import BY_SPARK, CSV, MORE_CSV, NO_TABLE, files_in, launched, of_audit, of_csv, of_json, stored
 
-from tests.unit.cli.validate.looks import BY_SPARK, MORE_CSV, NEW_ICEBERG, NEW_LANCE, NO_TABLE, OF_A_STEP, SAME, UNREADABLE_SETTINGS, files_in, of_audit, of_code, of_csv, of_json, of_more, of_step, launched, stored
 
 def committed_and_wanted_again(write: StoredWrite) -> None:
     write.run_nonce = "monday"

@@ -18,6 +18,7 @@ from checkpoint_protocol.writes import read_write
 from tests.controller.harness import World
 from tests.support.driver_threads import Killed
 from tests.support.slow import slow_except_on
+from tests.support.waiting import until
 from tests.support.writes import write_inputs
 
 
@@ -256,8 +257,7 @@ def test_a_suspended_write_ends_its_driver_and_goes_on_when_resumed(world: World
     def suspend(number: int) -> None:
         if number == 2 and world.kubelet.drivers_run == 1:
             world.edit(suspend=True)
-            while world.api.pods:
-                pass  # until the pod is deleted
+            until(lambda: not world.api.pods, "the deletion of the pod")
             raise Killed
 
     world.kubelet.between_tasks = suspend

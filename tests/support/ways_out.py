@@ -197,7 +197,7 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/spark/test_stream_volume.py::test_a_volume_that_may_not_be_written_is_named_with_what_to_do_and_used_once_it_may": (
         "let the group of the pods (fsGroup) read and write it",
     ),
-    "unit/cli/test_cli_validate.py::test_what_is_corrected_as_was_told_is_told_no_more": (
+    "unit/cli/validate/test_what_is_told.py::test_what_is_corrected_as_was_told_is_told_no_more": (
         "one machine has no PersistentVolumeClaims; leave it out",
         "; where it means NULL, name it in source.files.csv.nullValues",
         "if {} is between the columns, set source.files.csv.delimiter: {}",
@@ -642,7 +642,7 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "add columns to keyColumns that tell them apart (in a new write), or remove the duplicates",
     ),
     # --- more of the command ----------------------------------------------------------------------------------------------
-    "unit/cli/test_cli_validate.py::test_a_changed_identity_is_a_problem_of_the_section": (
+    "unit/cli/validate/test_report.py::test_a_changed_identity_is_a_problem_of_the_section": (
         (
             "is not what the write {} began with in {}; it is fixed for the life of a write: undo the change, or give the new "
             "write another metadata.name"
@@ -652,7 +652,7 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "test_another_write_under_the_name_is_refused_with_the_way_out_and_its_deletion_touches_nothing": (
         "it is fixed for the life of a write: undo the change, or give the new write another metadata.name{}",
     ),
-    "unit/cli/test_cli_validate.py::test_without_java_the_problem_names_java": ("install Java 17 or 21 (Debian, Ubuntu",),
+    "unit/cli/validate/test_report.py::test_without_java_the_problem_names_java": ("install Java 17 or 21 (Debian, Ubuntu",),
     "unit/cli/test_validate_tables.py::test_a_table_that_is_not_there_is_a_problem": (
         "has no table {}; correct source.iceberg, or make the table",
         "has no branch or tag {} (it has: {}); correct source.iceberg.branch",
@@ -848,12 +848,12 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "say code.path (a folder) or code.uri (a .py, .zip or .whl file)",
         "spec.suspend: it is set, so nothing is run; take it out, or say false",
     ),
-    "unit/cli/test_cli_validate.py::test_what_a_run_would_do_is_foreseen": (
+    "unit/cli/validate/test_what_is_foreseen.py::test_what_a_run_would_do_is_foreseen": (
         "a run would do nothing; run --again takes files that came since",
         "a run would do nothing; run --again takes the rows that failed",
         "a run would do nothing; change runNonce to read the whole source again",
     ),
-    "unit/cli/test_cli_validate.py::test_what_a_person_has_to_judge_is_noted": (
+    "unit/cli/validate/test_what_is_told.py::test_what_a_person_has_to_judge_is_noted": (
         "the first epoch would take no rows; set Never or Also until it is committed",
     ),
     "end_to_end/test_steps_that_end_their_process.py::"
@@ -913,7 +913,7 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "{} are the most; put large files elsewhere, or into the image",
         "put the file into an object store (s3://, gs://, az://), or into the image and say code.path",
     ),
-    "contract/test_tables_iceberg_format_3.py::"
+    "contract/iceberg_tables/test_format_3.py::"
     "test_a_table_whose_metadata_would_lose_something_is_refused_and_taken_without_that": (
         "write the table through a REST catalog, whose server writes these files",
     ),

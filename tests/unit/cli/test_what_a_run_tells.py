@@ -19,7 +19,7 @@ from checkpoint_local.runner import Report
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from tests.support.stored_writes import StoredWrite
-from tests.unit.decision.test_rules import at_work, closed, seen
+from tests.unit.decision.observations import at_work, closed, seen
 
 OUT = Failure("Retryable", reasons.SERVICE_UNAVAILABLE, "the service is out")
 

@@ -17,7 +17,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from tests.unit.cluster.test_pods import OWNER, spec_of
 from tests.unit.cluster.test_status_of_rounds import AT_WORK, SEALED, ended
-from tests.unit.decision.test_rules import COMMITTED
+from tests.unit.decision.observations import COMMITTED
 
 NOTHING = Progress(1, 4, 0, 0, 0, 0, 0)
 

@@ -13,7 +13,7 @@ from checkpoint_control.decision.triggers import Between, News, is_enough, next_
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.trigger import AtLeast, Trigger
-from tests.unit.decision.test_rules import COMMITTED, seen
+from tests.unit.decision.observations import COMMITTED, seen
 
 NOW = datetime.datetime(2026, 3, 28, 12, 0, tzinfo=datetime.UTC)
 LATER = AtLeast.model_validate({"files": 3, "orAfter": "60s"})

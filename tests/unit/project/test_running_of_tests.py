@@ -50,7 +50,7 @@ def test_a_module_of_a_format_is_judged_also_by_what_starts_processes_for_it(gra
     found = reached_by(["core/checkpoint_formats/iceberg/writing/metrics.py"], graph)
 
     assert "tests/end_to_end/test_files.py" in found
-    assert "tests/contract/test_tables_iceberg.py" in found
+    assert "tests/contract/iceberg_tables/test_partitions.py" in found
     assert not [path for path in found if "/cluster/" in path and "unit" not in path]
 
 

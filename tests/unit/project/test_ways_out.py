@@ -129,7 +129,7 @@ FOLLOWED: Final[Mapping[str, str]] = {
     "WriteSuspended": f"{_LIFE}::test_a_suspended_write_ends_its_driver_and_goes_on_when_resumed",
     "DeadlineExceeded": f"{_LIFE}::test_past_its_active_deadline_a_write_stalls_and_goes_on_when_it_is_unset",
     "BackoffLimitExceeded": f"{_AGAIN}::test_the_retry_annotation_asks_for_new_tries_after_the_backoff_was_exhausted",
-    "JavaUnsuitable": "unit/cli/test_cli_validate.py::test_without_java_the_problem_names_java",
+    "JavaUnsuitable": "unit/cli/validate/test_report.py::test_without_java_the_problem_names_java",
     "SourceEdited": (
         "end_to_end/test_bad_lines.py::test_an_edit_closes_an_open_attempt_without_seals_and_its_driver_counts_for_nothing"
     ),

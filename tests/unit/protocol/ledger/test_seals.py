@@ -87,6 +87,19 @@ def test_listed_links_are_counted_up_to_the_first_gap_only() -> None:
     assert ledger.seals.list_links(1) == {0: 2, 1: 0, 2: 3, 10: 1}
 
 
+@pytest.mark.parametrize("is_planned", [True, False])
+@pytest.mark.parametrize("links", [1_999, 2_000, 2_001, 4_500])
+def test_a_listing_shows_all_seals_also_where_two_answers_were_asked_for_beside_the_plan(links: int, is_planned: bool) -> None:
+    store = MemoryStore()
+    writer, reader = ledger_over(store), ledger_over(store)
+    if is_planned:
+        writer.plans.put_plan(plan([(0, 0, 5)]))
+    for link in range(links):
+        store.put_if_absent(writer.at.seal(1, 0, link), b"")
+
+    assert (reader.seals.list_links(1), writer.seals.list_links(1)) == ({0: links}, {0: links})
+
+
 @dataclass
 class Flooded(Wrapped):
     """A store in which a stranger has put so many objects of a pattern into every folder of seals. `given`: those that were

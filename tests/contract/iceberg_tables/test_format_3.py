@@ -33,13 +33,11 @@ from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.manifest.sources.source import IcebergSource
 from checkpoint_protocol.records import Append, OverwriteAll
 from checkpoint_work.steps.values.schema_cast import fit
-from tests.contract.test_tables_iceberg import FLAT, OTHER, SECOND, RealWorld, make_world, on_rest, refused
+from tests.contract.iceberg_tables.worlds import FLAT, OTHER, SECOND, RealWorld, make_world, refused
 from tests.support.format_3 import point_at, upgrade_by_hand
 from tests.support.places import IcebergPlace, on_disk
 from tests.support.records import KEY, appended
 from tests.support.rest_tables import create_3
-
-__all__ = ["on_rest"]
 
 
 @pytest.fixture(params=["rest-disk", "sql-disk", "glue-s3"])

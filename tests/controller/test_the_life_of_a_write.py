@@ -73,10 +73,10 @@ def test_a_checkpoint_folder_that_is_the_source_folder_is_left_as_it_was(world: 
     assert sorted(source.rglob("*")) == before
 
 
-def test_a_life_of_which_all_is_seen_costs_nine_writes_to_the_api_and_one_for_ten_seconds_of_progress(
+def test_a_life_of_which_each_task_is_seen_costs_nine_writes_to_the_api_at_most_and_one_for_ten_seconds_of_progress(
     world: World, source: Path
 ) -> None:
-    """A fast driver costs fewer: what lies between two rounds is never told."""
+    """What lies between two rounds is never told: planning, for one, may be over before the first."""
 
     def be_seen(number: int = 0) -> None:
         world.operator.let_see(world.key)
